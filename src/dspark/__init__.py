@@ -1,0 +1,1 @@
+"""Exact speculative decoding with a semi-autoregressive drafter and confidence-scheduled verification."""
