@@ -12,8 +12,8 @@ from torch import Tensor
 class PackedBatch:
     """Rows of many requests flattened into one forward, no padding.
 
-    A prefill chunk, a plain decode row and 1 + verify_len rows are all the same kind of rows. Row ``i`` of request ``r``
-    has position ``kv_lens[r] - q_lens[r] + i``: the rows of a request are contiguous and end at its last key.
+    A prefill chunk, a plain decode row and 1 + verify_len rows are all the same kind of rows. Row ``i`` of request
+    ``r`` has position ``kv_lens[r] - q_lens[r] + i``: the rows of a request are contiguous and end at its last key.
 
     Legend: T rows, R requests, P pages of the longest request, N rows whose logits are wanted.
 

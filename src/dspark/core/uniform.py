@@ -1,7 +1,7 @@
 """Counter-based uniforms: the same (seed, counter, stream) gives the same number, alone or in any batch.
 
-A request draws all its randomness from here. The counter is the request's round number, so numbers are never reused in a
-later round: a draft that was dropped leaves no trace in the draws that replace it.
+A request draws all its randomness from here. The counter is the request's round number, so numbers are never reused in
+a later round: a draft that was dropped leaves no trace in the draws that replace it.
 """
 
 from __future__ import annotations
