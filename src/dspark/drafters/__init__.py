@@ -1,0 +1,1 @@
+"""Drafters: what proposes the blocks that the target verifies."""

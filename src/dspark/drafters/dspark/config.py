@@ -1,0 +1,190 @@
+"""Shape of a DSpark or DFlash drafter, read from and written to the checkpoint's ``config.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from dspark.core import InputError
+
+ARCHITECTURE = "Qwen3DSparkModel"
+
+
+class HeadType(StrEnum):
+    """Sequential heads of the method (section 2.2 of the DSpark paper); ``none`` is DFlash."""
+
+    NONE = "none"
+    VANILLA = "vanilla"
+    GATED = "gated"
+    RNN = "rnn"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DSparkConfig:
+    """All that fixes the shapes and the behaviour of a drafter.
+
+    Attributes:
+        hidden_size: D, width; equals the target's.
+        intermediate_size: width of the MLPs.
+        num_hidden_layers: draft layers.
+        num_attention_heads, num_key_value_heads, head_dim: attention shape of the draft layers.
+        vocab_size: V, the target's vocabulary.
+        block_size: G (gamma), tokens proposed per block; slot j predicts the token at anchor + j + 1.
+        mask_token_id: token whose embedding fills slots 1 .. G-1.
+        target_layer_ids: tapped target layers; n is the raw output of decoder layer n, -1 the embedding output.
+        num_target_layers: layers of the target it was trained for.
+        rms_norm_eps, rope_theta, max_position_embeddings: as in the Qwen3 family.
+        head_type, markov_rank: sequential head and its rank r; ``none`` goes with rank 0.
+        enable_confidence_head, confidence_head_with_markov: confidence head, and whether it sees the previous token.
+        num_anchors: anchors per sequence in training (information only).
+        draft_vocab_size: Vd, entries of the reduced draft vocabulary; None means the full vocabulary.
+        sliding_window: context keys a slot sees, counted back from its own position; None means all.
+    """
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    block_size: int
+    mask_token_id: int
+    target_layer_ids: tuple[int, ...]
+    num_target_layers: int
+    rms_norm_eps: float = 1e-6
+    rope_theta: float = 10000.0
+    max_position_embeddings: int = 32768
+    head_type: HeadType = HeadType.VANILLA
+    markov_rank: int = 256
+    enable_confidence_head: bool = True
+    confidence_head_with_markov: bool = True
+    num_anchors: int = 512
+    draft_vocab_size: int | None = None
+    sliding_window: int | None = None
+
+    def __post_init__(self) -> None:
+        self._check_sizes()
+        self._check_heads()
+        self._check_taps()
+
+    def _check_sizes(self) -> None:
+        sizes = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "head_dim")
+        for name in (*sizes, "num_key_value_heads", "vocab_size", "block_size", "num_target_layers"):
+            if getattr(self, name) < 1:
+                raise InputError(f"drafter config: {name} must be >= 1, got {getattr(self, name)}")
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise InputError(
+                f"drafter config: num_attention_heads ({self.num_attention_heads}) must be a multiple of "
+                f"num_key_value_heads ({self.num_key_value_heads})"
+            )
+        if not 0 <= self.mask_token_id < self.vocab_size:
+            raise InputError(
+                f"drafter config: mask_token_id must be in [0, {self.vocab_size}), got {self.mask_token_id}"
+            )
+        if self.draft_vocab_size is not None and not 0 < self.draft_vocab_size <= self.vocab_size:
+            raise InputError(
+                f"drafter config: draft_vocab_size must be in [1, {self.vocab_size}], got {self.draft_vocab_size}"
+            )
+
+    def _check_heads(self) -> None:
+        if (self.head_type is HeadType.NONE) != (self.markov_rank == 0):
+            raise InputError(
+                f"drafter config: markov_rank 0 goes with no sequential head, got rank {self.markov_rank} "
+                f"with head type {self.head_type.value!r}"
+            )
+
+    def _check_taps(self) -> None:
+        taps, last = self.target_layer_ids, self.num_target_layers - 2
+        if not taps or any(not -1 <= layer <= last for layer in taps):
+            raise InputError(f"drafter config: target_layer_ids must be in [-1, {last}], got {list(taps)}")
+
+    @property
+    def proposal_vocab_size(self) -> int:
+        """Vd, the number of tokens the drafter can propose."""
+        return self.draft_vocab_size or self.vocab_size
+
+    @property
+    def confidence_reads_markov(self) -> bool:
+        """Whether the confidence head reads the embedding of the previous token."""
+        return self.confidence_head_with_markov and self.head_type is not HeadType.NONE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``config.json`` content that SGLang and vLLM read."""
+        taken = ("head_type", "sliding_window", "draft_vocab_size", "target_layer_ids", "rope_theta")
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in taken}
+        fields |= {
+            "architectures": [ARCHITECTURE],
+            "model_type": "qwen3",
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "tie_word_embeddings": False,
+            "rope_theta": self.rope_theta,
+            "rope_parameters": {"rope_theta": self.rope_theta, "rope_type": "default"},
+            "target_layer_ids": list(self.target_layer_ids),
+            "use_sliding_window": self.sliding_window is not None,
+            "sliding_window": self.sliding_window,
+        }
+        if self.head_type is not HeadType.NONE:
+            fields["markov_head_type"] = self.head_type.value
+        if self.draft_vocab_size is not None:
+            fields["draft_vocab_size"] = self.draft_vocab_size
+        return fields
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> DSparkConfig:
+        """Read a checkpoint's ``config.json`` content.
+
+        Raises:
+            InputError: another architecture, a missing field, or an option this implementation does not have.
+        """
+        _refuse_foreign(raw)
+        try:
+            plain = {
+                name: raw[name]
+                for name, spec in cls.__dataclass_fields__.items()
+                if name in raw and name not in _SPECIAL
+            }
+            rank = int(raw["markov_rank"])
+            head = HeadType.NONE if rank == 0 else HeadType(raw["markov_head_type"])
+            return cls(
+                **plain,
+                target_layer_ids=tuple(raw["target_layer_ids"]),
+                rope_theta=_rope_theta(raw),
+                head_type=head,
+                markov_rank=rank,
+                sliding_window=raw.get("sliding_window") if raw.get("use_sliding_window") else None,
+            )
+        except KeyError as missing:
+            raise InputError(
+                f"drafter config.json lacks the field {missing.args[0]!r}; it is no DSpark checkpoint"
+            ) from None
+        except (TypeError, ValueError) as wrong:
+            if isinstance(wrong, InputError):
+                raise
+            raise InputError(f"drafter config.json has a wrong or missing field: {wrong}") from None
+
+
+_SPECIAL = frozenset({"target_layer_ids", "rope_theta", "head_type", "markov_rank", "sliding_window"})
+
+
+def _refuse_foreign(raw: Mapping[str, Any]) -> None:
+    """Raise InputError for architectures and options that would be misread silently."""
+    if raw.get("architectures") != [ARCHITECTURE]:
+        raise InputError(
+            f"drafter config.json: architectures must be [{ARCHITECTURE!r}], got {raw.get('architectures')!r}"
+        )
+    for name, expected in (("attention_bias", False), ("hidden_act", "silu"), ("tie_word_embeddings", False)):
+        if raw.get(name, expected) != expected:
+            raise InputError(f"drafter config.json: {name} must be {expected!r}, got {raw[name]!r}")
+    rope_type = (raw.get("rope_parameters") or raw.get("rope_scaling") or {}).get("rope_type", "default")
+    if rope_type != "default":
+        raise InputError(f"drafter config.json: rope_type must be 'default', got {rope_type!r}")
+
+
+def _rope_theta(raw: Mapping[str, Any]) -> float:
+    """Read the RoPE base from either place where Hugging Face versions keep it."""
+    nested = raw.get("rope_parameters") or {}
+    return float(nested["rope_theta"] if "rope_theta" in nested else raw["rope_theta"])
