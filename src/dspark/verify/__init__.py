@@ -1,0 +1,42 @@
+"""Verification: warping, the greedy and the rejection rule, what is emitted, log probabilities.
+
+Pure functions of numbers; random numbers come in as uniforms. One step is three lines for the engine::
+
+    adjusted = adjust_logits(logits, edits, drafts)
+    verdicts = judge(adjusted, drafts, sampling, uniforms, proposal, proposal_rows)
+    logprobs = token_logprobs(logits, rows, tokens, top_n)
+"""
+
+from dspark.verify.adjust import adjust_logits
+from dspark.verify.draft_draws import DraftDraws
+from dspark.verify.draw import draw
+from dspark.verify.edits import LogitEdits
+from dspark.verify.greedy import best_tokens, greedy_verdict
+from dspark.verify.judge import judge
+from dspark.verify.logprobs import token_logprobs
+from dspark.verify.row_sampling import RowSampling
+from dspark.verify.rules import acceptance, residual, residual_of_token
+from dspark.verify.token_counts import TokenCounts
+from dspark.verify.uniforms import ACCEPT, DRAFT, EMIT, RoundUniforms
+from dspark.verify.warp import warp
+
+__all__ = [
+    "ACCEPT",
+    "DRAFT",
+    "EMIT",
+    "DraftDraws",
+    "LogitEdits",
+    "RoundUniforms",
+    "RowSampling",
+    "TokenCounts",
+    "acceptance",
+    "adjust_logits",
+    "best_tokens",
+    "draw",
+    "greedy_verdict",
+    "judge",
+    "residual",
+    "residual_of_token",
+    "token_logprobs",
+    "warp",
+]

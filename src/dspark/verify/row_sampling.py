@@ -1,0 +1,64 @@
+"""Sampling options of many rows, as arrays that exist only where some row uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dspark.core import SamplingParams
+
+MIN_TEMPERATURE = 1e-6
+"""Smaller temperatures than this act like this one: already all mass on the most likely tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSampling:
+    """How each of N rows is sampled; rows may be requests or logits rows, :meth:`take` goes from one to the other.
+
+    Attributes:
+        greedy: [N] bool, rows of greedy requests; their other entries are neutral.
+        temperature: [N] float32 > 0, None when all are 1.
+        top_k: [N] int64, 0 keeps all; None when no row uses it.
+        top_p: [N] float64 in (0, 1]; None when no row uses it.
+        min_p: [N] float64 in [0, 1]; None when no row uses it.
+    """
+
+    greedy: np.ndarray
+    temperature: np.ndarray | None = None
+    top_k: np.ndarray | None = None
+    top_p: np.ndarray | None = None
+    min_p: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, params: Sequence[SamplingParams]) -> RowSampling:
+        """Collect the options of requests, one row each."""
+        greedy = np.array([p.greedy for p in params], bool)
+        return cls(
+            greedy=greedy,
+            temperature=_column(greedy, [max(p.temperature, MIN_TEMPERATURE) for p in params], 1.0, np.float32),
+            top_k=_column(greedy, [p.top_k for p in params], 0, np.int64),
+            top_p=_column(greedy, [p.top_p for p in params], 1.0, np.float64),
+            min_p=_column(greedy, [p.min_p for p in params], 0.0, np.float64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.greedy)
+
+    def take(self, index: np.ndarray) -> RowSampling:
+        """Rows ``index`` [n], repeats allowed."""
+        pick = lambda column: None if column is None else column[index]  # noqa: E731 - one rule for five columns
+        return RowSampling(
+            greedy=self.greedy[index],
+            temperature=pick(self.temperature),
+            top_k=pick(self.top_k),
+            top_p=pick(self.top_p),
+            min_p=pick(self.min_p),
+        )
+
+
+def _column(greedy: np.ndarray, values: list, neutral: float, dtype: type) -> np.ndarray | None:
+    """One option of all rows, neutral on greedy rows; None when it does nothing anywhere."""
+    column: np.ndarray = np.where(greedy, neutral, np.array(values, dtype)).astype(dtype)
+    return column if np.any(column != neutral) else None
