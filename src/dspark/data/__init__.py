@@ -1,0 +1,1 @@
+"""Conversations, chat templates and features that drafters are trained on."""
