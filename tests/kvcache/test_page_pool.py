@@ -118,6 +118,22 @@ def test_published_twice_keeps_the_first_and_stays_private() -> None:
     assert second.num_published == 2
 
 
+def test_a_sequence_that_ends_keeps_the_beginning_of_its_text_fresh_even_in_the_page_of_another() -> None:
+    pool = PagePool(4, 1)
+    first, second = pool.match_prefix([1]), pool.match_prefix([1])
+    for table in (first, second):
+        assert pool.reserve(table, 1)
+        pool.publish(table, [1], 1)
+    pool.release(first)
+    pool.release(started(pool, [5]))
+    assert pool.reserve(second, 2)
+    pool.publish(second, [1, 2], 2)
+    pool.release(second)
+    assert pool.reserve(pool.match_prefix([9]), 2)
+    assert pool.match_prefix([5, 0]).pages == []
+    assert len(pool.match_prefix([1, 2, 0]).pages) == 2
+
+
 def test_text_is_published_again_when_its_beginning_was_evicted() -> None:
     pool = PagePool(4, 1)
     first, second = pool.match_prefix([1]), pool.match_prefix([1])

@@ -1,0 +1,48 @@
+"""Cut each block where the drafter stops believing in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dspark.core import InputError
+from dspark.scheduling.plan_view import PlanView
+
+
+@dataclass(frozen=True)
+class ConfidenceThreshold:
+    """Verify the slots before the first one whose confidence is below ``t``, possibly none.
+
+    Only entries 0 .. j decide about slot j, so the policy is non-anticipating. A confidence that is not a number counts
+    as below.
+
+    Attributes:
+        t: threshold on the conditional acceptance probability of a slot, in [0, 1].
+
+    Raises:
+        InputError: ``t`` is not a number in [0, 1].
+    """
+
+    t: float
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.t, (int, float)) and not isinstance(self.t, bool)
+        if not number or not 0.0 <= self.t <= 1.0:
+            raise InputError(f"the threshold of policy 'threshold:T' must be a number in [0, 1], got {self.t!r}")
+
+    @property
+    def name(self) -> str:
+        """``threshold:T``."""
+        return f"threshold:{self.t!r}"
+
+    @property
+    def needs_confidence(self) -> bool:
+        """Always."""
+        return True
+
+    def plan(self, view: PlanView) -> tuple[int, ...]:
+        """Leading slots at or above the threshold for each request, at most as many as were proposed."""
+        trusted = np.logical_and.accumulate(view.confidence_array() >= self.t, axis=1)  # [R, G]
+        lengths = np.minimum(trusted.sum(axis=1), view.proposed)
+        return tuple(lengths.tolist())

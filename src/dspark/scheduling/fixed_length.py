@@ -1,0 +1,42 @@
+"""The same verify length for everyone, whatever the confidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dspark.core import InputError
+from dspark.scheduling.plan_view import PlanView
+
+
+@dataclass(frozen=True)
+class FixedLength:
+    """Verify the first ``k`` drafted tokens of each block.
+
+    Attributes:
+        k: verify length, >= 0 (0 is plain decoding); None verifies whole blocks.
+
+    Raises:
+        InputError: ``k`` is negative or not an integer.
+    """
+
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.k is not None and (isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 0):
+            raise InputError(f"the verify length of policy 'fixed:K' must be an integer >= 0, got {self.k!r}")
+
+    @property
+    def name(self) -> str:
+        """``fixed`` or ``fixed:K``."""
+        return "fixed" if self.k is None else f"fixed:{self.k}"
+
+    @property
+    def needs_confidence(self) -> bool:
+        """Never."""
+        return False
+
+    def plan(self, view: PlanView) -> tuple[int, ...]:
+        """min(k, proposed) for each request."""
+        if self.k is None:
+            return view.proposed
+        return tuple([min(self.k, proposed) for proposed in view.proposed])
