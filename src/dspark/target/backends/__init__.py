@@ -1,0 +1,6 @@
+"""Where keys and values live and how rows attend to them; one file per kind of machine."""
+
+from dspark.target.backends.base import AttentionBackend, AttentionRule, KVShape
+from dspark.target.backends.cpu import CpuBackend
+
+__all__ = ["AttentionBackend", "AttentionRule", "CpuBackend", "KVShape"]
