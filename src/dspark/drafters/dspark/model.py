@@ -14,6 +14,13 @@ from dspark.drafters.dspark.config import DSparkConfig
 from dspark.drafters.dspark.heads import ConfidenceHead, build_sequential_head
 
 
+def block_ids(config: DSparkConfig, anchor_tokens: Tensor) -> Tensor:
+    """Input ids of blocks, [anchor, MASK, .., MASK]: [..] int64 -> [.., G] int64."""
+    ids = anchor_tokens.new_full((*anchor_tokens.shape, config.block_size), config.mask_token_id)
+    ids[..., 0] = anchor_tokens
+    return ids
+
+
 class DSparkModel(nn.Module):
     """Backbone and heads of DSpark (DFlash when there is no sequential head)."""
 
@@ -40,9 +47,7 @@ class DSparkModel(nn.Module):
 
     def block_ids(self, anchor_tokens: Tensor) -> Tensor:
         """Input ids of blocks, [anchor, MASK, .., MASK]: [..] int64 -> [.., G] int64."""
-        ids = anchor_tokens.new_full((*anchor_tokens.shape, self.config.block_size), self.config.mask_token_id)
-        ids[..., 0] = anchor_tokens
-        return ids
+        return block_ids(self.config, anchor_tokens)
 
     def blocks(self, embedded: Tensor, anchors: Tensor, context: list[LayerKV], key_positions: Tensor) -> Tensor:
         """Run blocks through the draft layers.
