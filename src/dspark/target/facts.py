@@ -102,8 +102,8 @@ def check_config(config: Any) -> None:
         raise InputError(f"model type {name!r} has no {missing[0]} in its configuration; it cannot run packed")
     if kinds := _rope_kinds(config) & _BATCH_DEPENDENT_ROPE:
         raise InputError(
-            f"RoPE kind {sorted(kinds)[0]!r} of this {name!r} model depends on the longest text in the batch and cannot "
-            "run packed; expected default, linear, llama3 or yarn"
+            f"RoPE kind {sorted(kinds)[0]!r} of this {name!r} model depends on the longest text in the batch and "
+            "cannot run packed; expected default, linear, llama3 or yarn"
         )
     layer_types = set(getattr(config, "layer_types", None) or ())
     if odd := layer_types - _CAUSAL_LAYER_TYPES:

@@ -102,7 +102,8 @@ class PackedTarget:
     @torch.no_grad()
     def embed(self, ids: Tensor) -> Tensor:
         """Embeddings [..., D] of token ids, the family's own scaling included."""
-        return self._embedding(ids)
+        embedded: Tensor = self._embedding(ids)
+        return embedded
 
     @torch.no_grad()
     def lm_head(self, hidden: Tensor) -> Tensor:
@@ -117,13 +118,20 @@ class PackedTarget:
 
     def embed_weight(self) -> Tensor:
         """[V, D] embedding matrix, without the family's own scaling."""
-        return self._embedding.weight  # type: ignore[return-value]
+        return embedding_weight(self.model)
 
     def _feature_buffer(self, num_rows: int) -> Tensor | None:
         if not self.tap_layers:
             return None
         width = len(self.tap_layers) * self.facts.hidden_size
         return torch.empty((num_rows, width), dtype=self.dtype, device=self.device)
+
+
+def embedding_weight(model: PreTrainedModel) -> Tensor:
+    """[V, D] embedding matrix of a model."""
+    weight = model.get_input_embeddings().weight
+    assert isinstance(weight, Tensor)
+    return weight
 
 
 def check_parts(model: PreTrainedModel, facts: TargetFacts) -> None:

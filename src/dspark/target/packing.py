@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 from dspark.core import InputError, PackedBatch
 from dspark.target.backends import AttentionBackend, CpuBackend, KVShape
 from dspark.target.facts import TargetFacts, read_facts
-from dspark.target.packed import PackedTarget, TargetOutput, check_parts
+from dspark.target.packed import PackedTarget, TargetOutput, check_parts, embedding_weight
 from dspark.target.seam import register
 
 _PROBE_LENGTHS = (9, 4)  # each cut to one page
@@ -39,7 +39,7 @@ def pack_model(model: PreTrainedModel, *, page_size: int | None = None) -> Packe
 
 
 def _backend(model: PreTrainedModel, facts: TargetFacts, page_size: int | None) -> AttentionBackend:
-    weight = model.get_input_embeddings().weight
+    weight = embedding_weight(model)
     shape = KVShape(
         num_layers=facts.num_layers,
         num_kv_heads=facts.num_kv_heads,
@@ -97,7 +97,7 @@ def _probe_batch(target: PackedTarget, lengths: tuple[int, ...]) -> PackedBatch:
 @torch.no_grad()
 def _alone(model: PreTrainedModel, facts: TargetFacts, lengths: tuple[int, ...]) -> torch.Tensor:
     """Logits of the probe's texts, each run alone through the model as it came."""
-    device = model.get_input_embeddings().weight.device
+    device = embedding_weight(model).device
     texts = [_probe_ids(facts.vocab_size, length).to(device)[None] for length in lengths]
     return torch.cat([model(input_ids=text, use_cache=False).logits[0] for text in texts])
 

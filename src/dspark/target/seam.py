@@ -1,7 +1,7 @@
 """The one place where attention of a Hugging Face model becomes ours.
 
-transformers lets a registered function replace attention; it sees queries, keys and values after RoPE and before the key
-heads are repeated, and every extra keyword given to the model. Ours gets the batch through such a keyword, which is
+transformers lets a registered function replace attention; it sees queries, keys and values after RoPE and before the
+key heads are repeated, and every extra keyword given to the model. Ours gets the batch through such a keyword, which is
 required: a model that drops it fails loudly at the probe instead of attending wrongly.
 """
 
@@ -17,7 +17,7 @@ from dspark.core import InputError
 from dspark.target.backends import AttentionBackend, AttentionRule
 
 ATTENTION_NAME = "dspark_packed"
-"""Name in the attention registry. transformers gives special meaning to names with flash, sdpa, flex_attention, '|', '/'."""
+"""Name in the attention registry; transformers treats names with flash, sdpa, flex_attention, '|' or '/' specially."""
 
 _HARMLESS = frozenset({"position_ids", "use_cache", "output_attentions", "output_hidden_states", "cache_position"})
 

@@ -114,5 +114,6 @@ def _scatter(out: Tensor, tile: Tile, rows: Tensor) -> None:
     if isinstance(tile.rows, slice):
         out[tile.rows] = rows
     else:
-        assert tile.valid is not None and tile.targets is not None
+        assert tile.valid is not None
+        assert tile.targets is not None
         out.index_copy_(0, tile.targets, rows.index_select(0, tile.valid))

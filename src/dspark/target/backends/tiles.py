@@ -1,8 +1,8 @@
 """Cutting a packed batch into tiles that one batched matrix product each can serve.
 
 A *piece* is a run of rows of one request together with the keys its last row sees; long prefill chunks are cut into
-several pieces, so neither scores nor masks ever grow with rows x keys of a whole chunk. A *tile* is a set of pieces with
-about the same number of keys. Everything here is made once per forward (and per window) and shared by all layers.
+several pieces, so neither scores nor masks ever grow with rows x keys of a whole chunk. A *tile* is a set of pieces
+with about the same number of keys. Everything here is made once per forward and window and shared by all layers.
 """
 
 from __future__ import annotations
