@@ -1,0 +1,16 @@
+"""The engine: continuous batching of speculative and plain decoding, and the Python API on top of it."""
+
+from dspark.engine.core import EngineCore
+from dspark.engine.options import EngineOptions
+from dspark.engine.outputs import CompletionOutput, CompletionStats, RequestOutput, RoundTrace, StepOutput, StepStats
+
+__all__ = [
+    "CompletionOutput",
+    "CompletionStats",
+    "EngineCore",
+    "EngineOptions",
+    "RequestOutput",
+    "RoundTrace",
+    "StepOutput",
+    "StepStats",
+]

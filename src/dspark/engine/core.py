@@ -1,0 +1,203 @@
+"""The tick: admit, propose, plan, pack, forward, judge, observe, commit, emit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+from transformers import PreTrainedTokenizerBase
+
+from dspark.core import FinishReason, InputError, SamplingParams
+from dspark.drafters import Drafter, NullDrafter
+from dspark.engine.allotment import Allotment, allot
+from dspark.engine.clock import StepClock
+from dspark.engine.commit import commit, report, report_abort
+from dspark.engine.drafting import Draws, plan, propose, shares
+from dspark.engine.intake import Intake
+from dspark.engine.interrupts import interrupts_deferred
+from dspark.engine.options import EngineOptions
+from dspark.engine.outcome import Outcome, committed_rows, judge_rows, outcomes
+from dspark.engine.outputs import StepOutput, StepStats
+from dspark.engine.roster import Roster
+from dspark.engine.share import pack
+from dspark.kvcache import PagePool, PoolStats
+from dspark.scheduling import FixedLength, VerifyPolicy, check_policy
+from dspark.target import PackedTarget
+
+
+class EngineCore:
+    """Continuous batching over one target and one drafter, a step at a time.
+
+    It knows token ids; texts only on the way out. It belongs to one thread. The target's and the drafter's memory is
+    allocated here and belongs to this engine from then on.
+
+    Args:
+        target: the model.
+        drafter: who proposes; None for plain decoding.
+        policy: how much of each block is verified; None for all of it.
+        options: sizes.
+        tokenizer: turns answers into text; None leaves texts empty.
+
+    Raises:
+        InputError: sizes that do not fit, or a policy that needs confidences the drafter does not give.
+    """
+
+    def __init__(
+        self,
+        target: PackedTarget,
+        drafter: Drafter | None = None,
+        policy: VerifyPolicy | None = None,
+        *,
+        options: EngineOptions,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> None:
+        self.target = target
+        self.drafter: Drafter = drafter or NullDrafter()
+        self.policy: VerifyPolicy = policy or FixedLength()
+        self.options = options
+        self.last_step = StepStats()
+        check_policy(self.policy, self.drafter.has_confidence, f"drafter {self.drafter.name!r}")
+        self.max_context = options.context_limit(target.facts.max_positions, target.page_size)
+        target.set_taps(self.drafter.tap_layers)
+        target.allocate(options.num_pages)
+        self.drafter.allocate(options.num_pages, target.page_size)
+        pool = PagePool(options.num_pages, target.page_size, prefix_cache=options.prefix_cache)
+        self._roster = Roster(pool, options.max_requests)
+        self._intake = Intake(
+            vocab_size=target.facts.vocab_size,
+            eos_ids=target.facts.eos_token_ids | _eos_ids(tokenizer),
+            context=self.max_context,
+            tokenizer=tokenizer,
+            seed=options.seed,
+        )
+        self._arrivals, self._names = count(), count()
+        self._outbox: list[StepOutput] = []
+
+    def add_request(
+        self,
+        prompt_token_ids: Iterable[int],
+        params: SamplingParams | None = None,
+        *,
+        prompt: str | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """Queue a request; its first tokens come with one of the next steps.
+
+        The sample of a request depends on its seed and on the verify lengths of its rounds. With the fixed policy these
+        are the same alone and in a batch, unless rows are short (see :class:`EngineOptions`); with a policy that reads
+        confidences or load, two runs with one seed can differ, though both follow the target's distribution.
+
+        Args:
+            prompt_token_ids: ids of the prompt.
+            params: sampling options; None for the defaults.
+            prompt: its text, if there is one, only to be handed back.
+            request_id: a unique name; None makes one.
+
+        Returns:
+            The request's name.
+
+        Raises:
+            InputError: what is wrong with the prompt, the options, or the name.
+        """
+        if params is None:
+            params = SamplingParams()
+        if not isinstance(params, SamplingParams):
+            raise InputError(f"params must be SamplingParams, got {type(params).__name__}")
+        name = f"request-{next(self._names)}" if request_id is None else request_id
+        if any(sequence.request.request_id == name for sequence in self._roster):
+            raise InputError(f"there is an unfinished request named {name!r} already")
+        request = self._intake.request(name, prompt_token_ids, params, prompt)
+        self._roster.add(self._intake.sequences(request, self._arrivals))
+        return name
+
+    def abort(self, request_id: str) -> list[StepOutput]:
+        """End all answers of a request; returns their last outputs. A finished or unknown request is no error."""
+        gone = [sequence for sequence in self._roster if sequence.request.request_id == request_id]
+        with interrupts_deferred():
+            for sequence in gone:
+                self._roster.retire(sequence, FinishReason.ABORT)
+        return [report_abort(sequence) for sequence in gone]
+
+    def has_unfinished(self) -> bool:
+        """Whether another step has something to do or to hand out."""
+        return len(self._roster) > 0 or bool(self._outbox)
+
+    def step(self) -> list[StepOutput]:
+        """One tick.
+
+        If anything in it fails, every answer is as it was before, and the step can simply be tried again.
+
+        Returns:
+            What the step added to answers, finished ones included.
+        """
+        clock = StepClock()
+        allotment = self._admit()
+        if allotment.ready or allotment.chunks:
+            self._advance(allotment, clock)
+        outputs, self._outbox = self._outbox, []
+        return outputs
+
+    def pool_stats(self) -> PoolStats:
+        """Pages in use, cached and free."""
+        return self._roster.pool.stats()
+
+    def check_integrity(self) -> None:
+        """Check all bookkeeping from scratch.
+
+        Raises:
+            AssertionError: with the reason.
+        """
+        self._roster.check_integrity()
+
+    def _admit(self) -> Allotment:
+        """Let in who fits, and share out the rows of this step."""
+        block = self.drafter.block_size
+        if not self._roster.make_room(block):
+            self._roster.admit()
+        return allot(self._roster.running, block, self.options.max_batch_rows)
+
+    def _advance(self, allotment: Allotment, clock: StepClock) -> None:
+        """Propose, plan, pack, forward, judge, observe; then commit."""
+        page_size, device = self.target.page_size, self.target.device
+        draws = Draws.of(allotment.judged, self.drafter.block_size)
+        with clock.of("draft"):
+            proposal = propose(self.drafter, allotment, draws, page_size, device)
+        lengths = plan(self.policy, allotment, proposal)
+        work = shares(allotment, proposal, lengths, record=self.options.record_rounds)
+        batch = pack(work, page_size, device)
+        with clock.of("forward"):
+            output = self.target.forward(batch)
+        with clock.of("sample"):
+            verdicts = judge_rows(work, output.logits, draws, proposal)
+        decided = outcomes(work, verdicts, output.logits)
+        with clock.of("draft"):
+            self.drafter.observe(committed_rows(decided, batch, output.features))
+        self._commit(decided, allotment, clock)
+
+    def _commit(self, decided: list[Outcome], allotment: Allotment, clock: StepClock) -> None:
+        """Make the outcomes true and put what they add into the outbox, all or nothing."""
+        with interrupts_deferred():
+            for outcome in decided:
+                commit(outcome, self._roster)
+            self._outbox.extend(report(outcome) for outcome in decided if outcome.written is not None)
+            self.last_step = self._stats(decided, allotment, clock)
+
+    def _stats(self, decided: list[Outcome], allotment: Allotment, clock: StepClock) -> StepStats:
+        return StepStats(
+            rows=sum(outcome.share.num_rows for outcome in decided),
+            prefill_rows=allotment.num_prefill_rows,
+            verify_lens=tuple([len(outcome.share.drafts) for outcome in decided[: len(allotment.ready)]]),
+            committed=sum(len(outcome.tokens) for outcome in decided),
+            draft_seconds=clock.seconds("draft"),
+            forward_seconds=clock.seconds("forward"),
+            sample_seconds=clock.seconds("sample"),
+            host_seconds=clock.rest(),
+            running=len(self._roster.running),
+            waiting=len(self._roster.waiting),
+        )
+
+
+def _eos_ids(tokenizer: PreTrainedTokenizerBase | None) -> frozenset[int]:
+    """The tokenizer's idea of the end of a text, which chat models add to that of their configuration."""
+    eos = None if tokenizer is None else tokenizer.eos_token_id
+    return frozenset() if eos is None else frozenset((eos,))

@@ -1,0 +1,130 @@
+"""Asking the drafter for blocks, and the policy how much of them to verify."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dspark.core import DraftBatch, Proposal
+from dspark.drafters import Drafter
+from dspark.engine.allotment import Allotment
+from dspark.engine.sequence import Sequence
+from dspark.engine.share import Share, to_device
+from dspark.kvcache import pages_for, pages_of
+from dspark.scheduling import PlanView, VerifyPolicy
+from dspark.verify import DraftDraws, RoundUniforms, RowSampling
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """How the sequences that get a token this step are sampled, in the order of ``Allotment.judged``.
+
+    Attributes:
+        sampling: their options.
+        uniforms: their random numbers of this round; None if all are greedy.
+    """
+
+    sampling: RowSampling
+    uniforms: RoundUniforms | None
+
+    @classmethod
+    def of(cls, judged: Seq[Sequence], block_size: int) -> Draws:
+        """Collect options and numbers; a sequence's numbers depend on its seed and round only."""
+        sampling = RowSampling.of([sequence.request.params for sequence in judged])
+        if sampling.greedy.all():
+            return cls(sampling=sampling, uniforms=None)
+        seeds, rounds = [sequence.seed for sequence in judged], [sequence.round for sequence in judged]
+        return cls(sampling=sampling, uniforms=RoundUniforms.of(seeds, rounds, max(block_size, 1)))
+
+    def sampler(self, count: int) -> DraftDraws:
+        """Draws drafts for the first ``count`` sequences."""
+        uniforms = None if self.uniforms is None else self.uniforms.draft[:count]
+        return DraftDraws(self.sampling.take(np.arange(count)), uniforms)
+
+
+def propose(drafter: Drafter, allotment: Allotment, draws: Draws, page_size: int, device: torch.device) -> Proposal:
+    """One block for each of the first ``num_drafting`` ready sequences."""
+    count = allotment.num_drafting
+    if count == 0:
+        return Proposal(tokens=torch.empty(0, 0, dtype=torch.int64), lengths=())
+    drafting = allotment.ready[:count]
+    positions = tuple([sequence.num_computed for sequence in drafting])
+    width = max(1, pages_for(max(positions), page_size))
+    table = pages_of([sequence.table for sequence in drafting])[:, :width]
+    batch = DraftBatch(
+        anchors=to_device([sequence.token_ids[-1] for sequence in drafting], device),
+        anchor_positions=positions,
+        page_table=torch.from_numpy(np.ascontiguousarray(table)).to(device),
+        page_size=page_size,
+        histories=[sequence.token_ids for sequence in drafting],
+        max_lens=allotment.limits[:count],
+        sampler=draws.sampler(count),
+    )
+    proposal = drafter.propose(batch)
+    for length, limit in zip(proposal.lengths, batch.max_lens, strict=True):
+        assert 0 <= length <= limit, f"drafter {drafter.name!r} proposed {length} tokens where {limit} were asked for"
+    return proposal
+
+
+def plan(policy: VerifyPolicy, allotment: Allotment, proposal: Proposal) -> tuple[int, ...]:
+    """Verify length of every ready sequence."""
+    idle = len(allotment.ready) - len(proposal.lengths)
+    view = PlanView(
+        proposed=(*proposal.lengths, *(0,) * idle),
+        confidence=_padded(proposal.confidence, idle),
+        num_prefill_rows=allotment.num_prefill_rows,
+    )
+    if not any(view.proposed):
+        return view.proposed
+    lengths = policy.plan(view)
+    assert len(lengths) == len(view.proposed), f"policy {policy.name!r} planned {len(lengths)} requests"
+    for length, proposed in zip(lengths, view.proposed, strict=True):
+        assert 0 <= length <= proposed, f"policy {policy.name!r} verifies {length} of {proposed} drafts"
+    return lengths
+
+
+def shares(allotment: Allotment, proposal: Proposal, lengths: Seq[int], *, record: bool) -> list[Share]:
+    """The rows of every sequence of the step; those that yield tokens come first, in the order of ``judged``.
+
+    Args:
+        allotment: who gets rows.
+        proposal: the blocks.
+        lengths: verify length of every ready sequence.
+        record: keep the confidences for the trace of the round.
+    """
+    idle = len(allotment.ready) - len(proposal.lengths)
+    blocks = [*_rows(proposal.tokens, proposal.lengths), *((),) * idle]
+    confidence = [*_rows(proposal.confidence, proposal.lengths), *((),) * idle]
+    found = [
+        Share(
+            sequence=sequence,
+            tokens=(sequence.token_ids[-1],),
+            drafts=block[:length],
+            proposed=block,
+            confidence=trust if record else None,
+        )
+        for sequence, block, trust, length in zip(allotment.ready, blocks, confidence, lengths, strict=True)
+    ]
+    for place, (sequence, rows) in enumerate(allotment.chunks):
+        start = sequence.num_computed
+        tokens = tuple(sequence.token_ids[start : start + rows])
+        found.append(Share(sequence=sequence, tokens=tokens, judged=place < allotment.num_finishing))
+    return found
+
+
+def _rows(table: Tensor | None, lengths: Seq[int]) -> list[tuple]:
+    """Rows of [R, G] as tuples, each cut to its length; empty ones for no table."""
+    if table is None:
+        return [()] * len(lengths)
+    return [tuple(row[:length]) for row, length in zip(table.tolist(), lengths, strict=True)]
+
+
+def _padded(confidence: Tensor | None, idle: int) -> Tensor | None:
+    """Confidences with rows for sequences that drafted nothing."""
+    if confidence is None or idle == 0:
+        return confidence
+    return torch.nn.functional.pad(confidence, (0, 0, 0, idle))
