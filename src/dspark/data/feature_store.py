@@ -7,8 +7,8 @@ Legend: T tokens, Q sequences, m tapped layers, D hidden size of the target.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -88,33 +88,47 @@ class FeatureStoreWriter:
 
 
 class FeatureStore:
-    """Read access to a store; the large arrays stay on disk until rows are taken."""
+    """Read access to one or more stores as if they were one; large arrays stay on disk until rows are taken."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open a store.
+    def __init__(self, folders: Sequence[Path]) -> None:
+        """Open stores.
 
         Raises:
-            InputError: no finished store there, another format version, or a file of the wrong size.
+            InputError: no finished store there, another format version, a file of the wrong size, or stores of
+                different targets or taps.
         """
-        self.manifest = _read_manifest(folder)
-        tokens, d = self.manifest.tokens, self.manifest.hidden_size
+        manifests = [_read_manifest(folder) for folder in folders]
+        self.manifest = _joined(manifests)
+        d = self.manifest.hidden_size
         width = len(self.manifest.tap_layers) * d
-        self._features = _map(folder / "features.bf16", np.int16, (tokens, width))
-        self._hidden = _map(folder / "hidden.bf16", np.int16, (tokens, d))
-        self.log_z = torch.from_numpy(np.array(_map(folder / "log_z.f32", np.float32, (tokens,))))
-        self.ids = torch.from_numpy(np.array(_map(folder / "ids.i32", np.int32, (tokens,)))).long()
-        self.mask = torch.from_numpy(np.array(_map(folder / "mask.i8", np.int8, (tokens,)))).bool()
-        self.lengths = np.load(folder / "lengths.npy")
-        self.temperatures = np.load(folder / "temperatures.npy")
+        sizes = [manifest.tokens for manifest in manifests]
+        parts = list(zip(folders, sizes, strict=True))
+        self._features = [_map(folder / "features.bf16", np.int16, (size, width)) for folder, size in parts]
+        self._hidden = [_map(folder / "hidden.bf16", np.int16, (size, d)) for folder, size in parts]
+        self._starts = np.concatenate([[0], np.cumsum(sizes)])
+        self.log_z = torch.from_numpy(_joined_array(parts, "log_z.f32", np.float32))
+        self.ids = torch.from_numpy(_joined_array(parts, "ids.i32", np.int32)).long()
+        self.mask = torch.from_numpy(_joined_array(parts, "mask.i8", np.int8)).bool()
+        self.lengths = np.concatenate([np.load(folder / "lengths.npy") for folder in folders])
+        self.temperatures = np.concatenate([np.load(folder / "temperatures.npy") for folder in folders])
         self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])
 
     def features(self, rows: np.ndarray) -> Tensor:
         """Features of flat token rows [n] -> [n, m * D] bfloat16."""
-        return torch.from_numpy(self._features[rows]).view(torch.bfloat16)
+        return self._take(self._features, rows)
 
     def hidden(self, rows: np.ndarray) -> Tensor:
         """Last hidden states of flat token rows [n] -> [n, D] bfloat16."""
-        return torch.from_numpy(self._hidden[rows]).view(torch.bfloat16)
+        return self._take(self._hidden, rows)
+
+    def _take(self, parts: list[np.ndarray], rows: np.ndarray) -> Tensor:
+        """Gather flat rows across the parts."""
+        taken = np.empty((len(rows), parts[0].shape[1]), np.int16)
+        owner = np.searchsorted(self._starts, rows, side="right") - 1
+        for index in np.unique(owner):
+            here = owner == index
+            taken[here] = parts[index][rows[here] - self._starts[index]]
+        return torch.from_numpy(taken).view(torch.bfloat16)
 
 
 def _bf16_bytes(values: Tensor) -> bytes:
@@ -140,3 +154,16 @@ def _read_manifest(folder: Path) -> StoreManifest:
             f"feature store format must be {FORMAT_VERSION}, got {raw.get('format_version')}; write it again"
         )
     return StoreManifest(**{**raw, "tap_layers": tuple(raw["tap_layers"])})
+
+
+def _joined(manifests: list[StoreManifest]) -> StoreManifest:
+    """One manifest for all, if they fit together."""
+    kinds = {(manifest.target, manifest.hidden_size, manifest.tap_layers) for manifest in manifests}
+    if len(kinds) != 1:
+        raise InputError(f"feature stores must share target, hidden size and taps, got {sorted(kinds)}")
+    tokens, sequences = sum(m.tokens for m in manifests), sum(m.sequences for m in manifests)
+    return replace(manifests[0], tokens=tokens, sequences=sequences)
+
+
+def _joined_array(parts: list[tuple[Path, int]], name: str, dtype: type) -> np.ndarray:
+    return np.concatenate([_map(folder / name, dtype, (size,)) for folder, size in parts])

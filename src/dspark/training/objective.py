@@ -1,7 +1,7 @@
 """The training losses of a drafter, fused with the vocabulary projection (DSpark paper section 3).
 
-The logits of all slots would fill several [slots, V] float32 tensors; here rows go through in chunks and each chunk leaves
-only its gradients behind, so peak memory is a few chunks. Legend: n slots, D hidden, r rank, Vd draft vocabulary.
+The logits of all slots would fill several [slots, V] float32 tensors; here rows go through in chunks that leave only their
+gradients behind, so peak memory is a few chunks. Legend: n slots, D hidden, r rank, Vd draft vocabulary.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def slot_weights(mask: Tensor, decay: float) -> Tensor:
 
 
 def confidence_loss(logits: Tensor, accept: Tensor, weights: Tensor) -> Tensor:
-    """Binary cross-entropy of confidence logits [n] against acceptance rates [n] (detached), weighted by [n], summed."""
+    """Binary cross-entropy of confidence logits [n] against acceptance rates [n], weighted by [n], summed."""
     terms = F.binary_cross_entropy_with_logits(logits.float(), accept.detach(), reduction="none")
     return (terms * weights).sum()
 
