@@ -13,10 +13,13 @@ import torch
 from torch import Tensor
 
 from dspark.core import CommittedRows, DraftBatch, Proposal
+from dspark.drafters.dspark.block_plan import BlockPlanner
 from dspark.drafters.dspark.context_store import ContextStore
-from dspark.drafters.dspark.fused import BlockPlan, FusedBackbone, RotaryTable
+from dspark.drafters.dspark.frozen_linear import FrozenLinear
+from dspark.drafters.dspark.fused import FusedBackbone, FusedContext
 from dspark.drafters.dspark.heads import ConfidenceHead, SequentialHead
 from dspark.drafters.dspark.model import DSparkModel, block_ids
+from dspark.drafters.dspark.rotary_table import RotaryTable
 from dspark.drafters.dspark.target_side import BaseHead, DraftTarget, OwnEmbedding
 
 
@@ -45,8 +48,9 @@ class DSparkDrafter:
         self._draft_to_target = None if draft_to_target is None else draft_to_target.to(target.device)
         with torch.inference_mode():
             model = copy.deepcopy(model).to(device=target.device, dtype=target.dtype)
-            self._backbone = FusedBackbone(model)
+            self._context, self._backbone = FusedContext(model), FusedBackbone(model)
             self._head = model.markov_head
+            self._head_output = None if self._head is None else FrozenLinear(self._head.markov_w2.weight)
             self._embed = self._embedding(target, embed)
             self._base_logits = self._output(target, lm_head)
             self._confidence = _Float32Confidence.of(model.confidence_head)
@@ -81,7 +85,8 @@ class DSparkDrafter:
         longest = min(self._max_positions, num_pages * page_size) + self.block_size
         with torch.inference_mode():
             self._store = ContextStore(self.config, num_pages, page_size, self.dtype, self.device)
-            self._rope = RotaryTable(self.config, longest, self.dtype, self.device)
+            self._rotary = RotaryTable(self.config, longest, self.dtype, self.device)
+            self._planner = BlockPlanner(self.config, page_size, self.dtype, self.device)
 
     @torch.inference_mode()
     def observe(self, rows: CommittedRows) -> None:
@@ -89,9 +94,8 @@ class DSparkDrafter:
         assert rows.features is not None, "the target must tap the drafter's layers"
         if not rows.positions.numel():
             return
-        rotary = self._rope.at(rows.positions)
-        kv = self._backbone.context_keys_values(rows.features.to(self.dtype), rotary, self._rope)
-        self._store.write(kv, rows.kv_slots)
+        context = self._context(rows.features.to(self.dtype), self._rotary.at(rows.positions))
+        self._store.write(context, rows.kv_slots)
 
     @torch.inference_mode()
     def propose(self, batch: DraftBatch) -> Proposal:
@@ -110,15 +114,17 @@ class DSparkDrafter:
     def _hidden(self, batch: DraftBatch) -> Tensor:
         """Final hidden states of all slots, [G, R, D]."""
         assert batch.page_size == self._store.page_size
-        plan = BlockPlan.build(self.config, batch.page_table, batch.anchor_positions, batch.page_size, self.dtype)
-        embedded = self._embed(block_ids(self.config, batch.anchors))
-        return self._backbone.forward(embedded, plan, self._rope, self._store).transpose(0, 1).contiguous()
+        plan = self._planner.plan(batch.page_table, batch.anchor_positions)
+        embedded = self._embed(block_ids(self.config, plan.sort(batch.anchors)))
+        hidden = self._backbone(embedded, plan, self._rotary.at(plan.positions), self._store)
+        return plan.unsort(hidden).transpose(0, 1).contiguous()
 
     def _draft(
         self, hidden: Tensor, anchors: Tensor, sampler: Callable[[int, Tensor], tuple[Tensor, Tensor | None]]
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Sample [G, R, D] slot by slot: tokens [R, G], probs [R, G, Vd] or None, confidence [R, G] or None."""
-        logits, walk = self._base_logits(hidden), _HeadWalk(self._head)
+        logits = self._base_logits(hidden)
+        walk = _HeadWalk(self._head, self._head_output)
         tokens: list[Tensor] = []
         probs: list[Tensor] = []
         previous = anchors
@@ -146,26 +152,26 @@ class DSparkDrafter:
         if own is None:
             own = target.lm_head_weight().index_select(0, self._draft_to_target)
         weight = own.to(device=target.device, dtype=target.dtype)
-        return BaseHead(weight=weight, softcap=target.facts.logit_softcap)
+        return BaseHead(project=FrozenLinear(weight), softcap=target.facts.logit_softcap)
 
 
 class _HeadWalk:
     """The sequential head on its way through the slots; remembers the embedding it met at each slot."""
 
-    def __init__(self, head: SequentialHead | None) -> None:
-        self.head = head
-        self.embedded: list[Tensor] = []
+    def __init__(self, head: SequentialHead | None, output: FrozenLinear | None) -> None:
+        self._head, self._output = head, output
         self._state: Tensor | None = None
+        self.embedded: list[Tensor] = []
 
     def logits(self, base: Tensor, hidden: Tensor, previous: Tensor) -> Tensor:
         """Add the head's bias to base logits [R, Vd], given hidden [R, D] and previous tokens [R]."""
-        if self.head is None:
+        if self._head is None or self._output is None:
             return base
-        embedded = self.head.embed(previous)
-        state = self.head.initial_state(embedded) if self._state is None else self._state
-        code, self._state = self.head.step(embedded, hidden, state)
+        embedded = self._head.embed(previous)
+        state = self._head.initial_state(embedded) if self._state is None else self._state
+        code, self._state = self._head.step(embedded, hidden, state)
         self.embedded.append(embedded)
-        return torch.addmm(base, code, self.head.markov_w2.weight.t())
+        return self._output(code, add=base)
 
 
 class _Float32Confidence:

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dspark.drafters.dspark.frozen_linear import FrozenLinear
+
 
 class SharedFacts(Protocol):
     """The target facts a drafter depends on (a part of the target room's TargetFacts)."""
@@ -88,14 +90,14 @@ class BaseHead:
     """Hidden states to base logits over the draft vocabulary.
 
     Attributes:
-        weight: [Vd, D].
+        project: [.., D] -> [.., Vd].
         softcap: the target family's final soft-cap c in c * tanh(logits / c), None for most.
     """
 
-    weight: Tensor
+    project: FrozenLinear
     softcap: float | None
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """[.., D] -> [.., Vd]."""
-        logits = F.linear(hidden, self.weight)
+        logits = self.project(hidden)
         return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap
