@@ -1,10 +1,13 @@
 """The engine: continuous batching of speculative and plain decoding, and the Python API on top of it."""
 
+from dspark.engine.choice import shipped_drafter
 from dspark.engine.core import EngineCore
+from dspark.engine.llm import LLM
 from dspark.engine.options import EngineOptions
 from dspark.engine.outputs import CompletionOutput, CompletionStats, RequestOutput, RoundTrace, StepOutput, StepStats
 
 __all__ = [
+    "LLM",
     "CompletionOutput",
     "CompletionStats",
     "EngineCore",
@@ -13,4 +16,5 @@ __all__ = [
     "RoundTrace",
     "StepOutput",
     "StepStats",
+    "shipped_drafter",
 ]

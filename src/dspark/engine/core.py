@@ -104,7 +104,7 @@ class EngineCore:
         if not isinstance(params, SamplingParams):
             raise InputError(f"params must be SamplingParams, got {type(params).__name__}")
         name = f"request-{next(self._names)}" if request_id is None else request_id
-        if any(sequence.request.request_id == name for sequence in self._roster):
+        if name in self._roster:
             raise InputError(f"there is an unfinished request named {name!r} already")
         request = self._intake.request(name, prompt_token_ids, params, prompt)
         self._roster.add(self._intake.sequences(request, self._arrivals))
@@ -112,6 +112,8 @@ class EngineCore:
 
     def abort(self, request_id: str) -> list[StepOutput]:
         """End all answers of a request; returns their last outputs. A finished or unknown request is no error."""
+        if request_id not in self._roster:
+            return []
         gone = [sequence for sequence in self._roster if sequence.request.request_id == request_id]
         with interrupts_deferred():
             for sequence in gone:

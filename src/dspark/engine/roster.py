@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from dspark.core import FinishReason
@@ -31,6 +32,10 @@ class Roster:
         self.max_running = max_running
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        self._unfinished: Counter[str] = Counter()  # sequences per request
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._unfinished
 
     def __iter__(self) -> Iterator[Sequence]:
         yield from self.running
@@ -41,7 +46,10 @@ class Roster:
 
     def add(self, sequences: Iterable[Sequence]) -> None:
         """New arrivals go to the end of the queue."""
-        self.waiting.extend(sequences)
+        sequences = list(sequences)
+        with interrupts_deferred():
+            self.waiting.extend(sequences)
+            self._unfinished.update(sequence.request.request_id for sequence in sequences)
 
     def make_room(self, block_size: int) -> bool:
         """Reserve the pages of this step's rows, one anchor and a block, for all that decode.
@@ -82,6 +90,10 @@ class Roster:
         (self.running if sequence in self.running else self.waiting).remove(sequence)
         self.pool.release(sequence.table)
         sequence.finish_reason = reason
+        name = sequence.request.request_id
+        self._unfinished[name] -= 1
+        if not self._unfinished[name]:
+            del self._unfinished[name]
 
     def check_integrity(self) -> None:
         """Check pages and lists from scratch.
@@ -93,6 +105,8 @@ class Roster:
         for name, members in (("running", self.running), ("waiting", self.waiting)):
             order = [sequence.arrival for sequence in members]
             assert order == sorted(set(order)), f"the {name} list is out of order"
+        counts = Counter(sequence.request.request_id for sequence in self)
+        assert counts == self._unfinished, "requests are counted wrongly"
         for sequence in self.waiting:
             assert not sequence.table.pages, "a waiting sequence holds pages"
             assert sequence.num_computed == 0, "a waiting sequence believes that rows of it are computed"

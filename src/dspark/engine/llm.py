@@ -1,0 +1,219 @@
+"""The Python API: a target, a drafter, an engine."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from dspark.core import InputError, SamplingParams
+from dspark.drafters import Drafter
+from dspark.engine.choice import choose_drafter
+from dspark.engine.core import EngineCore
+from dspark.engine.memory import count_pages
+from dspark.engine.options import EngineOptions
+from dspark.engine.outputs import CompletionOutput, RequestOutput, StepOutput
+from dspark.engine.progress import LateProgress
+from dspark.engine.prompts import Message, Prompt, is_conversation, read_conversations, read_params, read_prompts
+from dspark.scheduling import VerifyPolicy, make_policy
+from dspark.target import DEFAULT_TARGET, LoadedTarget, load_target
+
+
+class LLM:
+    """A language model that answers, faster through speculation, with exactly the target's own distribution.
+
+    Args:
+        target: name, directory, GGUF file or hub id of the model, or one that is loaded already.
+        drafter: ``auto`` (the drafter shipped for the target, else plain decoding; see ``notes``), ``none``,
+            ``ngram``, a checkpoint directory, or a drafter.
+        policy: how much of each drafted block is verified: ``fixed``, ``fixed:4``, ``threshold:0.5``, or a policy.
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; only for a target that is loaded here.
+        device: ``auto``, ``cpu``, ``cuda``, ...; only for a target that is loaded here.
+        max_requests: most answers in progress at a time.
+        max_batch_rows: most rows of one target forward.
+        max_context: most tokens of prompt and answer together; None for what model and memory hold.
+        kv_tokens: tokens the KV memory must hold, all answers in progress together.
+        kv_memory: bytes of KV memory, instead of ``kv_tokens``; None for a modest share of the machine.
+        seed: seeds requests that come without one, so that whole runs can be repeated.
+        prefix_cache: reuse the computed rows of earlier texts that start alike.
+        record_rounds: keep a trace of every round in the statistics.
+
+    Attributes:
+        loaded: the target with its tokenizer.
+        drafter: the drafter.
+        policy: the policy.
+        engine: the engine, for step-by-step use.
+        notes: what was decided on the user's behalf, one sentence each.
+
+    Raises:
+        InputError: one clear sentence about what is wrong.
+    """
+
+    def __init__(
+        self,
+        target: str | LoadedTarget = DEFAULT_TARGET,
+        *,
+        drafter: str | Path | Drafter = "auto",
+        policy: str | VerifyPolicy = "fixed",
+        dtype: str = "auto",
+        device: str = "auto",
+        max_requests: int = 64,
+        max_batch_rows: int = 512,
+        max_context: int | None = None,
+        kv_tokens: int | None = None,
+        kv_memory: int | None = None,
+        seed: int | None = None,
+        prefix_cache: bool = True,
+        record_rounds: bool = False,
+    ) -> None:
+        self.policy = make_policy(policy)
+        self.loaded = target if isinstance(target, LoadedTarget) else load_target(target, dtype=dtype, device=device)
+        model = self.loaded.target
+        self.drafter, choice = choose_drafter(drafter, model, self.loaded.name)
+        pages = count_pages(
+            model,
+            self.drafter,
+            max_requests=max_requests,
+            context=max_context or model.facts.max_positions,
+            kv_tokens=kv_tokens,
+            kv_memory=kv_memory,
+        )
+        options = EngineOptions(
+            num_pages=pages,
+            max_requests=max_requests,
+            max_batch_rows=max_batch_rows,
+            max_context=max_context,
+            prefix_cache=prefix_cache,
+            seed=seed,
+            record_rounds=record_rounds,
+        )
+        self.engine = EngineCore(model, self.drafter, self.policy, options=options, tokenizer=self.loaded.tokenizer)
+        self.notes = (*self.loaded.notes, choice, *self._context_note())
+        self._calls = count()
+        self._inboxes: dict[str, deque[StepOutput]] = {}
+
+    def generate(
+        self,
+        prompts: str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        progress: bool = True,
+    ) -> list[RequestOutput]:
+        """Answer prompts, all in one batch.
+
+        Args:
+            prompts: one text, a list of texts, token ids, or a list of those.
+            params: options for all, or one per prompt.
+            progress: show a bar on a terminal when it takes more than two seconds.
+
+        Returns:
+            One output per prompt, in their order.
+
+        Raises:
+            InputError: about the first prompt or option that is wrong; nothing has been generated then.
+            KeyboardInterrupt: after Ctrl-C; the requests of this call are gone, the model can be used again.
+        """
+        return self._answer(read_prompts(prompts, self.loaded.tokenizer), params, progress)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        progress: bool = True,
+    ) -> list[RequestOutput]:
+        """Answer a conversation, or several, through the model's chat template; see :meth:`generate`."""
+        return self._answer(read_conversations(messages, self.loaded.tokenizer), params, progress)
+
+    def stream(
+        self, prompt: str | Sequence[int] | Sequence[Message], params: SamplingParams | None = None
+    ) -> Iterator[StepOutput]:
+        """Answer one prompt or conversation piece by piece.
+
+        Closing the iterator early aborts the request. Several streams may be open at a time; each step of one serves
+        all.
+
+        Raises:
+            InputError: what is wrong with the prompt or the options.
+        """
+        read = read_conversations if is_conversation(prompt) else read_prompts
+        ready = read(prompt, self.loaded.tokenizer)
+        if len(ready) != 1:
+            raise InputError(f"stream() takes one prompt, got {len(ready)}")
+        return self._stream(ready[0], read_params(params, 1)[0])
+
+    def _stream(self, prompt: Prompt, params: SamplingParams) -> Iterator[StepOutput]:
+        with self._requests([prompt], [params]) as (_, inbox):
+            unfinished = params.n
+            while unfinished:
+                output = self._next(inbox)
+                unfinished -= output.completion is not None
+                yield output
+
+    def _answer(self, prompts: list[Prompt], params: object, progress: bool) -> list[RequestOutput]:
+        options = read_params(params, len(prompts))
+        total = sum(option.n for option in options)
+        with (
+            self._requests(prompts, options) as (names, inbox),
+            LateProgress("Generating", total, enabled=progress) as bar,
+        ):
+            ended = self._collect(names, inbox, total, bar)
+        return [
+            RequestOutput(
+                request_id=name,
+                prompt=prompt.text,
+                prompt_token_ids=prompt.ids,
+                outputs=tuple(sorted(ended[name], key=lambda completion: completion.index)),
+            )
+            for name, prompt in zip(names, prompts, strict=True)
+        ]
+
+    def _collect(
+        self, names: list[str], inbox: deque[StepOutput], total: int, bar: LateProgress
+    ) -> dict[str, list[CompletionOutput]]:
+        """Step until all answers have ended."""
+        ended: dict[str, list[CompletionOutput]] = {name: [] for name in names}
+        done, tokens, start = 0, 0, time.monotonic()
+        while done < total:
+            output = self._next(inbox)
+            tokens += len(output.token_ids)
+            if output.completion is not None:
+                ended[output.request_id].append(output.completion)
+                done += 1
+            bar.update(done, f"{tokens / max(time.monotonic() - start, 1e-6):.0f} tokens/s")
+        return ended
+
+    @contextmanager
+    def _requests(
+        self, prompts: list[Prompt], params: list[SamplingParams]
+    ) -> Iterator[tuple[list[str], deque[StepOutput]]]:
+        """Add the requests of a call and give it an inbox; whatever happens in the body, none is left behind."""
+        names = [f"llm-{next(self._calls)}" for _ in prompts]
+        inbox: deque[StepOutput] = deque()
+        try:
+            for name, prompt, options in zip(names, prompts, params, strict=True):
+                self._inboxes[name] = inbox
+                self.engine.add_request(prompt.ids, options, prompt=prompt.text, request_id=name)
+            yield names, inbox
+        finally:
+            for name in names:
+                self.engine.abort(name)
+                self._inboxes.pop(name, None)
+
+    def _next(self, inbox: deque[StepOutput]) -> StepOutput:
+        """The next output of a call's requests; outputs of other open calls go to their own inboxes."""
+        while not inbox:
+            for output in self.engine.step():
+                if output.request_id in self._inboxes:
+                    self._inboxes[output.request_id].append(output)
+        return inbox.popleft()
+
+    def _context_note(self) -> tuple[str, ...]:
+        asked, held = self.engine.options.max_context, self.engine.max_context
+        positions = self.loaded.target.facts.max_positions
+        if asked is not None or held == positions:
+            return ()
+        return (f"the KV memory limits texts to {held} of the model's {positions} positions",)
