@@ -1,6 +1,6 @@
 """The training losses of a drafter, fused with the vocabulary projection (DSpark paper section 3).
 
-The logits of all slots would fill several [slots, V] float32 tensors; here rows go through in chunks that leave only their
+The logits of all slots would fill several [slots, V] float32 tensors; here rows go in chunks that leave only their
 gradients behind, so peak memory is a few chunks. Legend: n slots, D hidden, r rank, Vd draft vocabulary.
 """
 

@@ -1,0 +1,53 @@
+"""Conversations as token ids with a loss mask, one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dspark.core import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """One training sequence.
+
+    Attributes:
+        ids: token ids, template included.
+        mask: 1 for every token the target wrote as an answer (end token included), 0 elsewhere.
+        domain: where its opening came from.
+        temperature: at which its answers were sampled.
+        complete: whether the last answer ended by itself (and was not cut at the length limit).
+    """
+
+    ids: list[int]
+    mask: list[int]
+    domain: str
+    temperature: float
+    complete: bool
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.mask):
+            raise InputError(f"a conversation needs one mask entry per token, got {len(self.mask)} for {len(self.ids)}")
+
+
+def append_conversations(path: Path, conversations: list[Conversation]) -> None:
+    """Append to a JSONL file and make sure that the lines are on disk."""
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(asdict(conversation)) + "\n" for conversation in conversations)
+
+
+def read_conversations(path: Path) -> Iterator[Conversation]:
+    """Read a JSONL file of conversations.
+
+    Raises:
+        InputError: a line that is no conversation (its number is named).
+    """
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield Conversation(**json.loads(line))
+            except (TypeError, ValueError) as wrong:
+                raise InputError(f"{path}, line {number}: not a conversation ({wrong})") from None
