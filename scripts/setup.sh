@@ -85,6 +85,9 @@ install() {
 
 log_says() { grep -qiE "$1" "$log"; }
 
+# pip's second form of words is that of a place with constraints of its own.
+no_such_build() { log_says 'No matching distribution found for torch|ResolutionImpossible'; }
+
 # Turns a failed pip run into advice. $1: what was being installed.
 explain() {
     local where="The whole log is $log."
@@ -98,7 +101,7 @@ explain() {
         give_up "the package index could not be reached while installing $1." \
             "Set-up needs the network once. Behind a proxy or with a mirror, pip's own settings are used:" \
             "HTTPS_PROXY, PIP_INDEX_URL, PIP_CERT, PIP_FIND_LINKS, or pip.conf." "$where"
-    elif [[ $1 == torch* ]] && log_says 'No matching distribution found'; then
+    elif [[ $1 == torch ]] && no_such_build; then
         give_up "pip finds no $torch for $(version_of $venv/bin/python | head -n 1)." \
             "Name another Python (make PYTHON=python3.12 ...) or another build (make TORCH=... , see make help)." "$where"
     fi
@@ -110,7 +113,7 @@ explain() {
 install_default_torch() {
     if [[ $(uname -s) == Linux ]]; then
         install "torch==$torch_version+cpu" && return
-        log_says 'No matching distribution found' || return 1
+        no_such_build || return 1
         say "pip knows no place with the CPU build torch==$torch_version+cpu, so it takes torch==$torch_version, which on"
         say "Linux may bring CUDA libraries of several GB. To avoid that, stop here and point pip to PyTorch's index of CPU"
         say "wheels (its address is on PyTorch's 'Start locally' page): make PIP_EXTRA_INDEX_URL=<address> ..."
@@ -137,9 +140,18 @@ install_all() {
         "$(tail -n 3 "$log")"
 }
 
+# Two calls at the same time: the later one waits. The lock is on this very file and ends with the process.
+one_at_a_time() {
+    command -v flock >/dev/null || return 0
+    exec 9<scripts/setup.sh
+    flock -n 9 || { say "waiting for another set-up of this checkout" && flock 9; }
+}
+
 main() {
     torch=${TORCH:-$(remembered_torch)}
     torch=${torch:-default}
+    is_ready && return
+    one_at_a_time
     is_ready && return
     trap 'printf "\nset-up interrupted: the next call starts it anew.\n" >&2; exit 130' INT TERM
     if can_be_updated; then
@@ -148,7 +160,7 @@ main() {
     else
         find_python
         [[ ! -e $venv ]] || say "$venv is unfinished or for something else: starting it anew"
-        say "making $venv with $python; once, about 2 GB and 2 minutes with a fast network"
+        say "making $venv with $python; once, about 1.3 GB and 2 minutes with a fast network"
         "$python" -m venv --clear $venv || give_up "$python could not make $venv." "Is the folder writable, the disk full?"
     fi
     install_all

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -13,7 +14,6 @@ import pytest
 import torch
 
 USER_CACHE = os.environ.get("DSPARK_CACHE")
-GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,7 +32,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def test_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The cache folder of the tests and of the commands they start: an empty one, not the user's."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSPARK_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def default_target_dir(test_cache: Path) -> Path:
+    """The default target as a model directory.
+
+    This one thing is shared with the user's cache, as making it takes long; once a test asked for it, the cache of the
+    tests knows it too, so that loading the default target by name is quick from then on.
+    """
+    from dspark.target.gguf import converted_directory
+    from dspark.target.sources import DEFAULT_SHA256, GGUFFile, default_gguf
+
+    with pytest.MonkeyPatch.context() as patch:
+        if USER_CACHE is None:
+            patch.delenv("DSPARK_CACHE")
+        else:
+            patch.setenv("DSPARK_CACHE", USER_CACHE)
+        folder = converted_directory(GGUFFile(path=default_gguf(), sha256=DEFAULT_SHA256))
+    (test_cache / "targets").mkdir(exist_ok=True)
+    (test_cache / "targets" / folder.name).symlink_to(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def golden() -> Path:
     """The folder of golden numbers, described by its README."""
-    return GOLDEN
+    return Path(__file__).parent / "golden"

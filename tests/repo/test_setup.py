@@ -5,6 +5,7 @@ A stand-in plays Python and pip, so that no test here downloads or installs anyt
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -87,6 +88,20 @@ def test_the_lock_comes_first_then_torch_then_dspark(checkout: Checkout) -> None
 def test_a_second_call_does_nothing(checkout: Checkout) -> None:
     checkout.set_up()
     assert checkout.set_up() == (0, "", [])
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="no flock on this machine")
+def test_of_two_calls_at_the_same_time_the_later_one_waits(checkout: Checkout) -> None:
+    checkout.calls_file.write_text("")
+    command = ["bash", "scripts/setup.sh"]
+    with (checkout.folder / "scripts/setup.sh").open() as script:
+        fcntl.flock(script, fcntl.LOCK_EX)
+        waiting = subprocess.Popen(command, cwd=checkout.folder, env=checkout.env, stderr=subprocess.PIPE, text=True)
+        assert waiting.stderr is not None
+        assert "waiting" in waiting.stderr.readline()
+        assert not checkout.calls_file.read_text()
+    assert "done" in waiting.communicate()[1]
+    assert checkout.is_ready
 
 
 @pytest.mark.parametrize("changed", ["requirements/lock.txt", "pyproject.toml"])
@@ -172,8 +187,11 @@ def test_a_failure_says_what_is_missing_and_how_to_get_it(
 
 
 @pytest.mark.skipif(os.uname().sysname != "Linux", reason="the CPU build has a name of its own on Linux only")
-def test_without_a_cpu_build_the_default_one_is_taken_and_announced(checkout: Checkout) -> None:
-    code, said, calls = checkout.set_up(FAILS_AT="+cpu", FAILS_WITH="No matching distribution found for torch")
+@pytest.mark.parametrize(
+    "pip_says", ["No matching distribution found for torch", "ERROR: ResolutionImpossible: for help"]
+)
+def test_without_a_cpu_build_the_default_one_is_taken_and_announced(checkout: Checkout, pip_says: str) -> None:
+    code, said, calls = checkout.set_up(FAILS_AT="+cpu", FAILS_WITH=pip_says)
     assert code == 0
     assert "several GB" in said
     assert "PIP_EXTRA_INDEX_URL" in said
