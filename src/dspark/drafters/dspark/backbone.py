@@ -98,7 +98,8 @@ class BlockAttention(nn.Module):
         on_context, on_block = weights.split([keys.shape[2], g], dim=-1)
         mixed = (on_context.flatten(2, 3) @ values).view_as(queries) + on_block @ block_values
         mixed = mixed.view(n, self.kv_heads, a, g, group, self.head_dim).permute(0, 2, 3, 1, 4, 5)
-        return self.o_proj(mixed.reshape(n, a, g, self.heads * self.head_dim))
+        out: Tensor = self.o_proj(mixed.reshape(n, a, g, self.heads * self.head_dim))
+        return out
 
 
 class GatedMLP(nn.Module):
@@ -112,7 +113,8 @@ class GatedMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply to [.., D]."""
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return out
 
 
 class DraftLayer(nn.Module):
@@ -128,4 +130,5 @@ class DraftLayer(nn.Module):
     def forward(self, x: Tensor, tables: tuple[Tensor, Tensor], context: LayerKV, hidden_keys: Tensor) -> Tensor:
         """Advance the residual stream [N, A, G, D]; arguments as in BlockAttention."""
         x = x + self.self_attn(self.input_layernorm(x), tables, context, hidden_keys)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out

@@ -73,8 +73,9 @@ class DSparkConfig:
     def _check_sizes(self) -> None:
         sizes = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "head_dim")
         for name in (*sizes, "num_key_value_heads", "vocab_size", "block_size", "num_target_layers"):
-            if getattr(self, name) < 1:
-                raise InputError(f"drafter config: {name} must be >= 1, got {getattr(self, name)}")
+            size = getattr(self, name)
+            if not isinstance(size, int) or size < 1:
+                raise InputError(f"drafter config: {name} must be an integer >= 1, got {size!r}")
         if self.num_attention_heads % self.num_key_value_heads:
             raise InputError(
                 f"drafter config: num_attention_heads ({self.num_attention_heads}) must be a multiple of "
@@ -126,6 +127,7 @@ class DSparkConfig:
             "target_layer_ids": list(self.target_layer_ids),
             "use_sliding_window": self.sliding_window is not None,
             "sliding_window": self.sliding_window,
+            "layer_types": [_layer_type(self.sliding_window)] * self.num_hidden_layers,
         }
         if self.head_type is not HeadType.NONE:
             fields["markov_head_type"] = self.head_type.value
@@ -140,8 +142,8 @@ class DSparkConfig:
         Raises:
             InputError: another architecture, a missing field, or an option this implementation does not have.
         """
-        _refuse_foreign(raw)
         try:
+            _refuse_foreign(raw)
             plain = {
                 name: raw[name]
                 for name, spec in cls.__dataclass_fields__.items()
@@ -170,18 +172,57 @@ class DSparkConfig:
 _SPECIAL = frozenset({"target_layer_ids", "rope_theta", "head_type", "markov_rank", "sliding_window"})
 
 
+_FOREIGN_FIELDS = {
+    "dflash_config": "a DFlash checkpoint of the format whose blocks have gamma + 1 slots and predict only at masks",
+    "speculators_model_type": "a checkpoint of the speculators format",
+    "eagle_config": "an Eagle checkpoint",
+}
+
+
 def _refuse_foreign(raw: Mapping[str, Any]) -> None:
     """Raise InputError for architectures and options that would be misread silently."""
+    for field, format_name in _FOREIGN_FIELDS.items():
+        if field in raw:
+            raise InputError(
+                f"drafter config.json has the field {field!r}: it is {format_name}; expected a checkpoint with "
+                f"architectures [{ARCHITECTURE!r}], gamma slots per block; convert it first"
+            )
     if raw.get("architectures") != [ARCHITECTURE]:
         raise InputError(
-            f"drafter config.json: architectures must be [{ARCHITECTURE!r}], got {raw.get('architectures')!r}"
+            f"drafter config.json: architectures must be [{ARCHITECTURE!r}], got {raw.get('architectures')!r}; "
+            "checkpoints of other formats count block slots differently and must be converted first"
         )
     for name, expected in (("attention_bias", False), ("hidden_act", "silu"), ("tie_word_embeddings", False)):
         if raw.get(name, expected) != expected:
             raise InputError(f"drafter config.json: {name} must be {expected!r}, got {raw[name]!r}")
-    rope_type = (raw.get("rope_parameters") or raw.get("rope_scaling") or {}).get("rope_type", "default")
-    if rope_type != "default":
-        raise InputError(f"drafter config.json: rope_type must be 'default', got {rope_type!r}")
+    _refuse_other_rope(raw)
+    _refuse_mixed_layers(raw)
+
+
+def _refuse_other_rope(raw: Mapping[str, Any]) -> None:
+    """Raise InputError for scaled or partial rotary embeddings."""
+    rope = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise InputError(f"drafter config.json: rope_type must be 'default', got {kind!r}")
+    partial = rope.get("partial_rotary_factor", raw.get("partial_rotary_factor"))
+    if partial not in (None, 1, 1.0):
+        raise InputError(f"drafter config.json: partial_rotary_factor must be 1, got {partial!r}")
+
+
+def _refuse_mixed_layers(raw: Mapping[str, Any]) -> None:
+    """Raise InputError unless all draft layers have the same kind of attention."""
+    window = raw.get("sliding_window") if raw.get("use_sliding_window") else None
+    odd = set(raw.get("layer_types") or ()) - {_layer_type(window)}
+    if odd:
+        raise InputError(
+            f"drafter config.json: layer_types must all be {_layer_type(window)!r} when use_sliding_window is "
+            f"{bool(raw.get('use_sliding_window'))}, got {sorted(map(str, odd))}"
+        )
+
+
+def _layer_type(window: int | None) -> str:
+    return "full_attention" if window is None else "sliding_attention"
 
 
 def _rope_theta(raw: Mapping[str, Any]) -> float:

@@ -8,6 +8,7 @@ Legend: R requests, G slots, D hidden, H query heads, K key/value heads, E head 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -100,7 +101,7 @@ class FusedContext:
     """Tapped target features to the context keys and values of all layers, in two products."""
 
     def __init__(self, model: DSparkModel) -> None:
-        attentions = [layer.self_attn for layer in model.layers]
+        attentions = [layer.self_attn for layer in model.draft_layers()]
         self._fuse, self._norm = FrozenLinear(model.fc.weight), model.hidden_norm
         self._kv = FrozenLinear(torch.cat([w.weight for a in attentions for w in (a.k_proj, a.v_proj)]))
         self._k_norm = torch.stack([a.k_norm.weight for a in attentions])[:, None]  # [L, 1, E]
@@ -119,12 +120,13 @@ class FusedBackbone:
     """All draft layers over a context store."""
 
     def __init__(self, model: DSparkModel) -> None:
-        self._layers = [FusedLayer(layer) for layer in model.layers]
+        self._layers = [FusedLayer(layer) for layer in model.draft_layers()]
         self._norm: RMSNorm = model.norm
 
     def __call__(self, embedded: Tensor, plan: BlockPlan, rotary: RotaryRows, store: ContextStore) -> Tensor:
         """Final hidden states [R, G, D] of the blocks whose input embeddings are [R, G, D], both in plan order."""
         x = embedded.flatten(0, 1)
         for index, layer in enumerate(self._layers):
-            x = layer(x, plan, rotary, lambda pages, index=index: store.gather(index, pages))
-        return self._norm(x).view_as(embedded)
+            x = layer(x, plan, rotary, partial(store.gather, index))
+        hidden: Tensor = self._norm(x)
+        return hidden.view_as(embedded)

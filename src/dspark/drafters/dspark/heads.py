@@ -23,7 +23,8 @@ class SequentialHead(nn.Module):
 
     def embed(self, previous: Tensor) -> Tensor:
         """Return W_1[previous]: [..] int64 -> [.., r]."""
-        return self.markov_w1(previous)
+        embedded: Tensor = self.markov_w1(previous)
+        return embedded
 
     def initial_state(self, embedded: Tensor) -> Tensor:
         """Return the state before slot 0 for embeddings [.., r]."""
@@ -112,8 +113,11 @@ class ConfidenceHead(nn.Module):
         Returns:
             [..] logits; never a function of the token drawn at the slot itself.
         """
-        inputs = hidden if not self.reads_markov else torch.cat([hidden, embedded], dim=-1)
-        return self.proj(inputs).squeeze(-1)
+        if self.reads_markov:
+            assert embedded is not None
+            hidden = torch.cat([hidden, embedded], dim=-1)
+        logits: Tensor = self.proj(hidden).squeeze(-1)
+        return logits
 
 
 _HEADS = {HeadType.VANILLA: VanillaHead, HeadType.GATED: GatedHead, HeadType.RNN: RnnHead}

@@ -6,6 +6,8 @@ Legend: N sequences, S context positions, A blocks (anchors), G slots, m tapped 
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -36,14 +38,19 @@ class DSparkModel(nn.Module):
         self.markov_head = build_sequential_head(config)
         self.confidence_head = ConfidenceHead(config) if config.enable_confidence_head else None
 
+    def draft_layers(self) -> list[DraftLayer]:
+        """The draft layers, first to last."""
+        return cast(list[DraftLayer], list(self.layers))
+
     def context(self, features: Tensor) -> Tensor:
         """Fuse tapped target features: [.., m * D] -> [.., D]."""
-        return self.hidden_norm(self.fc(features))
+        context: Tensor = self.hidden_norm(self.fc(features))
+        return context
 
     def context_keys_values(self, context: Tensor, positions: Tensor) -> list[LayerKV]:
         """Keys and values of context rows for every draft layer: [.., D] and int64 [..] -> each [.., K, E]."""
         tables = self.rotary.tables(positions, context.dtype)
-        return [layer.self_attn.keys_values(context, tables) for layer in self.layers]
+        return [layer.self_attn.keys_values(context, tables) for layer in self.draft_layers()]
 
     def block_ids(self, anchor_tokens: Tensor) -> Tensor:
         """Input ids of blocks, [anchor, MASK, .., MASK]: [..] int64 -> [.., G] int64."""
@@ -67,7 +74,8 @@ class DSparkModel(nn.Module):
         unseen = self._unseen(slots, anchors, key_positions)
         for layer, layer_context in zip(self.layers, context, strict=True):
             embedded = layer(embedded, tables, layer_context, unseen)
-        return self.norm(embedded)
+        hidden: Tensor = self.norm(embedded)
+        return hidden
 
     def _unseen(self, slots: Tensor, anchors: Tensor, key_positions: Tensor) -> Tensor:
         """[N, A, G, S] bool: context keys not strictly before the anchor, or outside the sliding window."""

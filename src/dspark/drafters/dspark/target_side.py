@@ -1,8 +1,9 @@
-"""What a drafter uses of its target: facts to check against, the embedding, the LM head."""
+"""What a drafter borrows from its target: facts to check against, the embedding, the LM head."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -48,7 +49,7 @@ class DraftTarget(Protocol):
         ...
 
     def embed_weight(self) -> Tensor:
-        """The embedding matrix [V, D]."""
+        """The embedding matrix [V, D], without the family's scaling."""
         ...
 
     def lm_head(self, hidden: Tensor) -> Tensor:
@@ -60,44 +61,37 @@ class DraftTarget(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnEmbedding:
-    """Embedding matrix of a checkpoint that differs from the target's; scaled as the target's family scales.
+def block_embedding(target: DraftTarget, own: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """How block ids [..] become inputs [.., D]: the target's embedding, or an own matrix [V, D] scaled like it.
 
-    Attributes:
-        weight: [V, D].
-        scale: the family's factor (Gemma scales by sqrt(D)), 1 for most.
+    Some families scale embeddings (Gemma by sqrt(D)). The factor is read off what the target does to its own rows.
     """
-
-    weight: Tensor
-    scale: float
-
-    @classmethod
-    def like(cls, target: DraftTarget, weight: Tensor) -> OwnEmbedding:
-        """Take the scale from what the target does to its own rows."""
-        ids = torch.arange(min(8, weight.shape[0]), device=weight.device)
-        ratio = target.embed(ids).float().norm() / target.embed_weight()[ids].float().norm()
-        return cls(weight=weight, scale=ratio.item())
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """Embed ids [..] -> [.., D]."""
-        rows = F.embedding(ids, self.weight)
-        return rows if self.scale == 1.0 else rows * self.scale
+    if own is None:
+        return target.embed
+    ids = torch.arange(min(8, len(own)), device=target.device)
+    scale = target.embed(ids).float().norm() / target.embed_weight()[ids].float().norm()
+    return partial(_scaled_rows, own.to(device=target.device, dtype=target.dtype), scale.item())
 
 
-@dataclass(frozen=True, kw_only=True)
-class BaseHead:
-    """Hidden states to base logits over the draft vocabulary.
+def base_output(target: DraftTarget, own: Tensor | None, draft_to_target: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """How final hidden states [.., D] become base logits [.., Vd], the family's final soft-cap included.
 
-    Attributes:
-        project: [.., D] -> [.., Vd].
-        softcap: the target family's final soft-cap c in c * tanh(logits / c), None for most.
+    Uses the own matrix [Vd, D] if there is one, else the target's rows of the draft vocabulary.
     """
+    if own is None and draft_to_target is None:
+        return target.lm_head
+    if own is None:
+        assert draft_to_target is not None
+        own = target.lm_head_weight().index_select(0, draft_to_target)
+    project = FrozenLinear(own.to(device=target.device, dtype=target.dtype))
+    cap = target.facts.logit_softcap
+    return project if cap is None else partial(_capped, project, cap)
 
-    project: FrozenLinear
-    softcap: float | None
 
-    def __call__(self, hidden: Tensor) -> Tensor:
-        """[.., D] -> [.., Vd]."""
-        logits = self.project(hidden)
-        return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap
+def _scaled_rows(weight: Tensor, scale: float, ids: Tensor) -> Tensor:
+    rows = F.embedding(ids, weight)
+    return rows if scale == 1.0 else rows * scale
+
+
+def _capped(project: FrozenLinear, cap: float, hidden: Tensor) -> Tensor:
+    return project(hidden).div_(cap).tanh_().mul_(cap)
