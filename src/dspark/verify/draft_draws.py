@@ -33,6 +33,6 @@ class DraftDraws:
         probs = warp(logits, self._sampling)
         if bool(greedy.any()):
             rows = greedy.nonzero()[:, 0].to(logits.device)
-            best = torch.from_numpy(best_tokens(logits[rows])).to(logits.device)
-            probs[rows] = torch.nn.functional.one_hot(best, logits.shape[1]).to(probs.dtype)
+            best = torch.from_numpy(best_tokens(logits.index_select(0, rows))).to(logits.device)
+            probs.index_fill_(0, rows, 0.0)[rows, best] = 1.0
         return draw(probs, self._uniforms[:, slot]), probs

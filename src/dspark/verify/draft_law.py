@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,8 +63,8 @@ class DrawnLaw:
 
     def residual(self, target: Tensor, request: np.ndarray, slot: np.ndarray, tokens: np.ndarray) -> Tensor:
         """max(p - q, 0), q spread over the target vocabulary."""
-        device = self.probs.device
-        law = self.probs[torch.from_numpy(self.rows[request]).to(device), torch.from_numpy(slot).to(device)]
+        flat = torch.from_numpy(self.rows[request] * self.probs.shape[1] + slot).to(self.probs.device)
+        law = self.probs.flatten(0, 1).index_select(0, flat)
         if self.draft_to_target is None:
             difference = target - law
         else:
@@ -71,14 +72,14 @@ class DrawnLaw:
         return nonempty(difference.clamp_min_(0.0), target)
 
 
-def law_of(proposal: Proposal | None, rows: np.ndarray | None, vocab_size: int) -> DraftLaw:
-    """The law of a proposal; ``rows`` [R] gives the row in it of each judged request."""
+def law_of(proposal: Proposal | None, rows: Sequence[int] | None, vocab_size: int) -> DraftLaw:
+    """The law of a proposal; ``rows`` [R] gives the row in it of each judged request, None means r."""
     if proposal is None or proposal.probs is None:
         return OneHotLaw()
-    assert rows is not None
+    index = np.arange(len(proposal.probs)) if rows is None else np.asarray(rows, np.int64)
     inverse = None
     if proposal.draft_to_target is not None:
         ids = proposal.draft_to_target.cpu().numpy()
         inverse = np.full(vocab_size, -1, np.int64)
         inverse[ids] = np.arange(len(ids))
-    return DrawnLaw(probs=proposal.probs, rows=rows, draft_to_target=proposal.draft_to_target, target_to_draft=inverse)
+    return DrawnLaw(probs=proposal.probs, rows=index, draft_to_target=proposal.draft_to_target, target_to_draft=inverse)

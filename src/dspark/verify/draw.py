@@ -14,8 +14,7 @@ _CHUNK = 256
 def draw(weights: Tensor, uniforms: np.ndarray) -> Tensor:
     """Draw one token per row with probability proportional to its weight.
 
-    The cumulative weights are walked in token order: uniform 0 gives the first token of positive weight, uniforms just
-    under 1 the last one. Cumulative sums are float64.
+    The cumulative weights (float64) are walked in token order: uniform 0 gives the first token of positive weight.
 
     Args:
         weights: [R, V] >= 0, not all zero in any row; need not sum to one.
@@ -25,22 +24,19 @@ def draw(weights: Tensor, uniforms: np.ndarray) -> Tensor:
         [R] int64 tokens, each of positive weight.
     """
     pad = -weights.shape[1] % _CHUNK
-    chunks = F.pad(weights, (0, pad)).unflatten(1, (-1, _CHUNK))
-    point = torch.from_numpy(uniforms).to(weights.device, torch.float64)
+    chunks = (F.pad(weights, (0, pad)) if pad else weights).unflatten(1, (-1, _CHUNK))
+    point = torch.from_numpy(uniforms).to(weights.device)[:, None]
     chunk, rest = _pick(chunks.sum(-1), point)
-    token, _ = _pick(chunks[torch.arange(len(chunk), device=chunk.device), chunk], rest)
-    return chunk * _CHUNK + token
+    token, _ = _pick(chunks.gather(1, chunk[:, :, None].expand(-1, -1, _CHUNK))[:, 0], rest)
+    return (chunk * _CHUNK + token)[:, 0]
 
 
 def _pick(weights: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:
-    """Index of the weight that ``point`` [R] in [0, 1) of the total falls on, and where in it, again in [0, 1)."""
+    """Index [R, 1] of the weight that ``point`` [R, 1] in [0, 1) of the total falls on, and where in it, in [0, 1)."""
     ends = weights.cumsum(1, dtype=torch.float64)
-    goal = point * ends[:, -1]
-    positive = weights > 0
-    hit = positive & (ends > goal[:, None])
-    last = positive.shape[1] - 1 - positive.flip(1).byte().argmax(1)
-    index = torch.where(hit.any(1), hit.byte().argmax(1), last)
-    at = index[:, None]
-    size = weights.gather(1, at)[:, 0].double()
-    inside = (goal - (ends.gather(1, at)[:, 0] - size)) / size
-    return index, inside.clamp(0.0, 1.0 - 2.0**-53)
+    goal = point * ends[:, -1:]
+    index = torch.searchsorted(ends, goal, right=True).clamp_max_(weights.shape[1] - 1)
+    index = torch.where(weights.gather(1, index) > 0, index, weights.argmax(1, keepdim=True))
+    size = weights.gather(1, index)
+    inside = (goal - ends.gather(1, index)) / size + 1.0
+    return index, inside.clamp_(0.0, 1.0 - 2.0**-53)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from dspark.verify.ranks import largest
 from dspark.verify.row_sampling import RowSampling
 
-_FIRST_LOOK = 64
-"""Ranks looked at first; nearly every nucleus of a language model ends within them."""
-_CHUNK = 64
-"""Tokens per chunk when searching for the largest values."""
+_LOOKS = (64, 4096)
+"""Ranks looked at first and second; nearly every nucleus of a language model ends within them, else all are sorted."""
 
 
 def filter_logits_(scaled: Tensor, rows: RowSampling) -> None:
@@ -21,62 +22,60 @@ def filter_logits_(scaled: Tensor, rows: RowSampling) -> None:
         scaled: [N, V] logits divided by temperature.
         rows: options of the N rows.
     """
+    cut = _Cut.none(scaled)
     if rows.top_k is not None or rows.top_p is not None:
-        _keep_ranks_(scaled, rows)
+        _rank_cuts_(cut, scaled, rows)
     if rows.min_p is not None:
-        share = torch.from_numpy(rows.min_p).to(scaled).log_()[:, None]
-        scaled.masked_fill_(scaled < scaled.amax(-1, keepdim=True) + share, -torch.inf)
+        share = torch.from_numpy(rows.min_p).to(scaled).log_()
+        cut.value = torch.maximum(cut.value, scaled.amax(-1) + share)
+    if rows.filtered:
+        scaled.masked_fill_(scaled < cut.value[:, None], -torch.inf)
+        _drop_late_ties_(scaled, cut)
 
 
-def largest(values: Tensor, count: int) -> Tensor:
-    """The ``count`` largest values of each row, descending: [N, V] -> [N, min(count, V)].
+@dataclass
+class _Cut:
+    """Where rows are cut. ``allowed`` tokens equal to ``value`` stay; -1 keeps all of them."""
 
-    The count largest values lie in the count chunks with the largest maxima, so most of the row is only read once.
-    """
-    width = values.shape[1]
-    if count >= width:
-        return _descending(values)
-    if count * _CHUNK * 2 > width:
-        return values.topk(count).values if count * 8 < width else _descending(values)[:, :count]
-    whole = width - width % _CHUNK
-    chunks = values[:, :whole].unflatten(1, (-1, _CHUNK))
-    best = chunks.amax(-1).topk(count, sorted=False).indices
-    pool = chunks.gather(1, best[:, :, None].expand(-1, -1, _CHUNK)).flatten(1)
-    return torch.cat([pool, values[:, whole:]], 1).topk(count).values
+    value: Tensor  # [N]
+    allowed: np.ndarray  # [N] int64
+
+    @classmethod
+    def none(cls, scaled: Tensor) -> _Cut:
+        return cls(scaled.new_full((len(scaled),), -torch.inf), np.full(len(scaled), -1, np.int64))
 
 
-def _descending(values: Tensor) -> Tensor:
-    if values.is_cuda:
-        return values.sort(-1, descending=True).values
-    return torch.from_numpy(-np.sort(-values.numpy(), axis=-1))
-
-
-def _keep_ranks_(scaled: Tensor, rows: RowSampling) -> None:
-    """Apply top_k and top_p to the rows that use them; rows whose nucleus is wide get a full sort."""
+def _rank_cuts_(cut: _Cut, scaled: Tensor, rows: RowSampling) -> None:
+    """Find the cuts of top_k and top_p, looking at more ranks only for rows that need them."""
     vocab = scaled.shape[1]
     top_k = np.full(len(rows), vocab) if rows.top_k is None else np.where(rows.top_k == 0, vocab, rows.top_k)
     top_k = np.minimum(top_k, vocab)
     top_p = np.ones(len(rows)) if rows.top_p is None else rows.top_p
     todo = np.flatnonzero((top_k < vocab) | (top_p < 1.0))
-    bounded = top_k[todo][top_k[todo] < vocab]
-    for width in (max(_FIRST_LOOK, int(bounded.max(initial=0)) + 1), vocab):
+    widest = int(top_k[top_k < vocab].max(initial=0)) + 1
+    for width in (*(max(look, widest) for look in _LOOKS), vocab):
         if not todo.size:
             return
-        todo = _cut_(scaled, todo, top_k[todo], top_p[todo], min(width, vocab))
+        todo = _look_(cut, scaled, todo, top_k[todo], top_p[todo], min(width, vocab))
 
 
-def _cut_(scaled: Tensor, index: np.ndarray, top_k: np.ndarray, top_p: np.ndarray, width: int) -> np.ndarray:
-    """Cut rows ``index`` whose last kept rank is among the ``width`` largest values; return the rows left over."""
-    everything = len(index) == scaled.shape[0]
-    part = scaled if everything else scaled[torch.from_numpy(index).to(scaled.device)]
+def _look_(
+    cut: _Cut, scaled: Tensor, index: np.ndarray, top_k: np.ndarray, top_p: np.ndarray, width: int
+) -> np.ndarray:
+    """Set the cuts of rows ``index`` that fall inside their ``width`` largest values; return the rows left over."""
+    vocab = scaled.shape[1]
+    part = scaled if len(index) == len(scaled) else scaled.index_select(0, torch.from_numpy(index).to(scaled.device))
     ranked = largest(part, width)
     keep = _kept_ranks(part, ranked, top_k, top_p)
-    done = keep < width if width < part.shape[1] else np.ones(len(keep), bool)
-    if done.any():
-        chosen = torch.from_numpy(done).to(part.device)
-        kept = torch.from_numpy(keep[done]).to(part.device)
-        rows = torch.from_numpy(index[done]).to(scaled.device)
-        scaled[rows] = _cut_after(part[chosen], ranked[chosen], kept)
+    done = keep < width if width < vocab else np.ones(len(keep), bool)
+    places = torch.from_numpy(np.minimum(keep, width) - 1).to(ranked.device)[:, None]
+    value = ranked.gather(1, places)
+    tied = (ranked.gather(1, (places + 1).clamp_max_(width - 1)) == value)[:, 0].cpu().numpy() & (keep < vocab) & done
+    if tied.any():
+        above = (ranked > value).sum(1).cpu().numpy()
+        cut.allowed[index[tied]] = (keep - above)[tied]
+    chosen = torch.from_numpy(np.flatnonzero(done)).to(value.device)
+    cut.value[torch.from_numpy(index[done]).to(value.device)] = value[chosen, 0]
     return index[~done]
 
 
@@ -86,35 +85,26 @@ def _kept_ranks(part: Tensor, ranked: Tensor, top_k: np.ndarray, top_p: np.ndarr
     if (top_p >= 1.0).all():
         return top_k
     mass = (ranked - ranked[:, :1]).double().exp_().cumsum_(1)
-    limit = torch.from_numpy(top_k).to(mass.device)
-    total = mass.gather(1, (limit.clamp_max(width) - 1)[:, None])
-    if width < vocab and (top_k > width).any():
-        whole = (part - ranked[:, :1]).exp_().sum(-1, keepdim=True, dtype=torch.float64)
-        total = torch.where(limit[:, None] > width, whole, total)
+    total = mass.gather(1, torch.from_numpy(np.minimum(top_k, width) - 1).to(mass.device)[:, None])
+    unbounded = np.flatnonzero(top_k > width)
+    if unbounded.size:
+        rows = torch.from_numpy(unbounded).to(mass.device)
+        whole = part if len(unbounded) == len(part) else part.index_select(0, rows)
+        total[rows, 0] = (whole.logsumexp(-1) - ranked[rows, 0]).double().exp()
     goal = torch.from_numpy(top_p).to(mass.device)[:, None] * total
     nucleus = (mass[:, :-1] < goal).sum(1).add_(1).cpu().numpy()
     keep: np.ndarray = np.minimum(np.where(top_p >= 1.0, vocab, nucleus), top_k)
     return keep
 
 
-def _cut_after(part: Tensor, ranked: Tensor, keep: Tensor) -> Tensor:
-    """Copy of ``part`` in which exactly the ``keep`` first ranks of each row are left."""
-    vocab, width = part.shape[1], ranked.shape[1]
-    cutoff = ranked.gather(1, (keep - 1)[:, None])
-    out = part.masked_fill(part < cutoff, -torch.inf)
-    following = ranked.gather(1, keep.clamp_max(width - 1)[:, None])
-    tied = ((following == cutoff)[:, 0] & (keep < vocab)).nonzero()[:, 0]
-    if tied.numel():
-        allowed = keep[tied] - (ranked[tied] > cutoff[tied]).sum(1)
-        out[tied] = _drop_late_ties(out[tied], cutoff[tied], allowed)
-    return out
-
-
-def _drop_late_ties(part: Tensor, cutoff: Tensor, allowed: Tensor) -> Tensor:
-    """Keep only the ``allowed`` smallest ids among the tokens of each row that equal its cut-off."""
-    row, token = (part == cutoff).nonzero(as_tuple=True)
-    counts = row.bincount(minlength=part.shape[0])
-    place = torch.arange(row.shape[0], device=row.device) - (counts.cumsum(0) - counts)[row]
-    late = place >= allowed[row]
-    part[row[late], token[late]] = -torch.inf
-    return part
+def _drop_late_ties_(scaled: Tensor, cut: _Cut) -> None:
+    """Of the tokens equal to a row's cut-off keep only the ``allowed`` smallest ids."""
+    limited = np.flatnonzero(cut.allowed >= 0)
+    if not limited.size:
+        return
+    rows = torch.from_numpy(limited).to(scaled.device)
+    at, token = (scaled.index_select(0, rows) == cut.value[rows, None]).nonzero(as_tuple=True)
+    counts = at.bincount(minlength=len(limited))
+    place = torch.arange(len(at), device=at.device) - (counts.cumsum(0) - counts)[at]
+    late = place >= torch.from_numpy(cut.allowed[limited]).to(at.device)[at]
+    scaled[rows[at[late]], token[late]] = -torch.inf

@@ -16,8 +16,8 @@ _HALF = (torch.bfloat16, torch.float16)
 def best_tokens(logits: Tensor) -> np.ndarray:
     """Most likely token of each row, the smallest id among equals: [N, V] -> [N] int64 on the host.
 
-    On a CPU, positive 16-bit floats are compared as integers, which keeps their order and is what the processor does
-    fast (64 rows of 49152: 0.07 ms, against 19 ms for the float operator).
+    On a CPU, 16-bit floats are compared by their bits as integers, which keeps the order of positive ones and reverses
+    that of negative ones, and is what the processor does fast (64 rows of 49152: 0.07 ms, the float operator 19 ms).
     """
     if logits.is_cuda:
         return np.asarray(logits.argmax(-1).cpu())
@@ -25,9 +25,9 @@ def best_tokens(logits: Tensor) -> np.ndarray:
         return np.asarray(logits.numpy().argmax(-1))
     bits = logits.view(torch.int16).numpy()
     best: np.ndarray = bits.argmax(-1)
-    unsure = np.flatnonzero(bits[np.arange(len(best)), best] <= 0)
-    if unsure.size:
-        best[unsure] = logits[torch.from_numpy(unsure)].float().numpy().argmax(-1)
+    below = np.flatnonzero(bits[np.arange(len(best)), best] < 0)
+    if below.size:
+        best[below] = bits[below].argmin(-1)
     return best
 
 

@@ -27,7 +27,7 @@ def token_logprobs(
     if not len(rows):
         return []
     index = torch.tensor(rows, device=logits.device)
-    logp = logits[index].float().log_softmax(-1)
+    logp = logits.index_select(0, index).float().log_softmax(-1)
     chosen = logp.gather(1, torch.tensor(tokens, device=logits.device)[:, None])[:, 0].tolist()
     values, ids = (part.cpu() for part in logp.topk(min(max(top_n), logp.shape[1])))
     order = [sorted(zip(v, i, strict=True), key=_rank) for v, i in zip(values.tolist(), ids.tolist(), strict=True)]

@@ -35,6 +35,8 @@ class RowSampling:
     def of(cls, params: Sequence[SamplingParams]) -> RowSampling:
         """Collect the options of requests, one row each."""
         greedy = np.array([p.greedy for p in params], bool)
+        if greedy.all():
+            return cls(greedy=greedy)
         return cls(
             greedy=greedy,
             temperature=_column(greedy, [max(p.temperature, MIN_TEMPERATURE) for p in params], 1.0, np.float32),
@@ -45,6 +47,11 @@ class RowSampling:
 
     def __len__(self) -> int:
         return len(self.greedy)
+
+    @property
+    def filtered(self) -> bool:
+        """Whether any row drops tokens."""
+        return self.top_k is not None or self.top_p is not None or self.min_p is not None
 
     def take(self, index: np.ndarray) -> RowSampling:
         """Rows ``index`` [n], repeats allowed."""
