@@ -13,10 +13,13 @@ from dspark.training.forward import FrozenTarget
 
 _SCALE_ROWS = 20_000
 _OUTLIER = 10.0
+_READ_WEIGHT = 0.3
 
 
 def choose_draft_vocabulary(store: FeatureStore, target_vocab: int, size: int | None) -> Tensor:
-    """The ``size`` most frequent tokens among those the target wrote: [Vd] int64, increasing; all for None.
+    """The ``size`` most frequent tokens: [Vd] int64, increasing; all for None.
+
+    What the target wrote counts fully, all else in the conversations for less: answers take up words of the question.
 
     Raises:
         InputError: more tokens asked for than the vocabulary has.
@@ -25,15 +28,16 @@ def choose_draft_vocabulary(store: FeatureStore, target_vocab: int, size: int | 
         return torch.arange(target_vocab)
     if size > target_vocab:
         raise InputError(f"draft vocabulary must be <= the target's {target_vocab} tokens, got {size}")
-    counts = torch.bincount(store.ids[store.mask], minlength=target_vocab)
+    written = torch.bincount(store.ids[store.mask], minlength=target_vocab)
+    counts = written + _READ_WEIGHT * torch.bincount(store.ids, minlength=target_vocab)
     return counts.topk(size).indices.sort().values
 
 
 def feature_scale(store: FeatureStore, seed: int = 0) -> Tensor:
     """Factor per feature dimension that brings its root mean square to one: [m * D] float32.
 
-    Raw taps are badly conditioned: a few dimensions of a few attention-sink tokens hold nearly all the energy. Values far
-    beyond a dimension's median are therefore capped before the mean is taken.
+    Raw taps are badly conditioned: a few dimensions of a few attention-sink tokens hold nearly all the energy. Values
+    far beyond a dimension's median are therefore capped before the mean is taken.
     """
     rows = np.sort(np.random.default_rng(seed).permutation(store.manifest.tokens)[:_SCALE_ROWS])
     magnitudes = store.features(rows).float().abs()
@@ -57,12 +61,17 @@ def frozen_target(
 
 
 def initialise(config: DSparkConfig, seed: int) -> DSparkModel:
-    """A fresh drafter in float32: small normal weights, unit norms."""
+    """A fresh drafter in float32: small normal weights, unit norms but for the last one.
+
+    The last norm starts small: slots start as embeddings, and with tied embeddings a unit norm would make a fresh drafter
+    all but certain that every token repeats.
+    """
     torch.manual_seed(seed)
     model = DSparkModel(config)
     for parameter in model.parameters():
         if parameter.ndim == 2:
             nn.init.normal_(parameter, std=0.02)
+    nn.init.constant_(model.norm.weight, 0.3)
     nn.init.normal_(model.fc.weight, std=model.fc.in_features**-0.5)
     if model.markov_head is not None:
         nn.init.normal_(model.markov_head.markov_w1.weight, std=0.05)

@@ -147,7 +147,10 @@ class Trainer:
     @torch.no_grad()
     def validate(self) -> Validation:
         """Estimate acceptance on the held-back sequences; the same anchors every time."""
-        sampled, greedy, masks, cold = [], [], [], []
+        sampled: list[torch.Tensor] = []
+        greedy: list[torch.Tensor] = []
+        masks: list[torch.Tensor] = []
+        cold: list[torch.Tensor] = []
         for start in range(0, len(self.held_back), self.config.sequences_per_step):
             sequences = self.held_back[start : start + self.config.sequences_per_step]
             batch = self.builder.build(sequences, np.random.default_rng((self.config.seed, 3, start)))
@@ -176,7 +179,12 @@ class Trainer:
     ) -> None:
         """Append one line to ``log.jsonl`` and hand it to the caller."""
         losses = {name: float(getattr(result, name)) for name in ("loss", "ce", "kl", "tv", "confidence")}
-        entry = {"step": self.step, **losses, "gradient_norm": norm, "seconds_per_step": round(seconds, 3)}
+        entry: dict[str, Any] = {
+            "step": self.step,
+            **losses,
+            "gradient_norm": norm,
+            "seconds_per_step": round(seconds, 3),
+        }
         entry |= {"sampled": asdict(validation.sampled), "greedy": asdict(validation.greedy)}
         with (self.folder / "log.jsonl").open("a") as file:
             file.write(json.dumps(entry) + "\n")
