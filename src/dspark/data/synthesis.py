@@ -67,6 +67,7 @@ class _Draft:
         self.ids = [*form.opening, *self.rng.choice(openings[self.domain])]
         self.mask = [0] * len(self.ids)
         self.complete, self.dead = False, False
+        self.size = 0  # up to the end of the last answer
 
     def extend(self, ids: Sequence[int], *, learnt: bool) -> None:
         self.ids.extend(ids)
@@ -78,7 +79,7 @@ def synthesize(
 ) -> list[Conversation]:
     """Write the conversations with the given numbers.
 
-    A user turn that does not end within its limit is dropped with its conversation; an answer cut at its limit ends the
+    A user turn that does not end within its limit is dropped; an answer cut at its limit ends the
     conversation and is kept as incomplete.
 
     Args:
@@ -123,6 +124,7 @@ def _answers(drafts: Sequence[_Draft], config: SynthesisConfig, form: ChatFormat
         draft.extend(ids, learnt=True)
         draft.complete = bool(ids) and ids[-1] == form.end
         draft.turns_left -= 1
+        draft.size = len(draft.ids)
 
 
 def _write(
@@ -147,7 +149,11 @@ def _write(
 
 def _finished(draft: _Draft) -> Conversation:
     return Conversation(
-        ids=draft.ids, mask=draft.mask, domain=draft.domain, temperature=draft.temperature, complete=draft.complete
+        ids=draft.ids[: draft.size],
+        mask=draft.mask[: draft.size],
+        domain=draft.domain,
+        temperature=draft.temperature,
+        complete=draft.complete,
     )
 
 

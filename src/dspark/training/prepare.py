@@ -63,8 +63,8 @@ def frozen_target(
 def initialise(config: DSparkConfig, seed: int) -> DSparkModel:
     """A fresh drafter in float32: small normal weights, unit norms but for the last one.
 
-    The last norm starts small: slots start as embeddings, and with tied embeddings a unit norm would make a fresh drafter
-    all but certain that every token repeats.
+    The last norm starts small: slots start as embeddings, and with tied embeddings a unit norm would make a fresh
+    drafter all but certain that every token repeats.
     """
     torch.manual_seed(seed)
     model = DSparkModel(config)
