@@ -1,0 +1,47 @@
+"""Measuring and proving, through the public engine only: decoding speed, losslessness, the demo."""
+
+from dspark.evaluation.arms import Arm, dflash_drafter, make_arm, plain_arm, without_sequential_head
+from dspark.evaluation.builtin_prompts import builtin_prompt_sets
+from dspark.evaluation.decode import DecodePlan, Measurement, count_turns, measure_decoding
+from dspark.evaluation.decode_report import DecodeReport, make_report
+from dspark.evaluation.lossless import NEAR_TIE, Audit, AuditPlan, Difference, audit_greedy, count_texts
+from dspark.evaluation.machine import Machine, this_machine
+from dspark.evaluation.margins import first_difference, logit_margin
+from dspark.evaluation.plot import can_plot, plot_report
+from dspark.evaluation.prompts import PromptSet, load_prompt_sets, load_prompts
+from dspark.evaluation.runs import Run, greedy, run_prompts
+from dspark.evaluation.transformers_arm import TransformersArm
+
+__all__ = [
+    "NEAR_TIE",
+    "Arm",
+    "Audit",
+    "AuditPlan",
+    "DecodePlan",
+    "DecodeReport",
+    "Difference",
+    "Machine",
+    "Measurement",
+    "PromptSet",
+    "Run",
+    "TransformersArm",
+    "audit_greedy",
+    "builtin_prompt_sets",
+    "can_plot",
+    "count_texts",
+    "count_turns",
+    "dflash_drafter",
+    "first_difference",
+    "greedy",
+    "load_prompt_sets",
+    "load_prompts",
+    "logit_margin",
+    "make_arm",
+    "make_report",
+    "measure_decoding",
+    "plain_arm",
+    "plot_report",
+    "run_prompts",
+    "this_machine",
+    "without_sequential_head",
+]

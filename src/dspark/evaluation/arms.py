@@ -1,0 +1,106 @@
+"""Ways of decoding that are compared with each other, over one target held in memory once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from dspark.drafters import Drafter, DSparkDrafter
+from dspark.drafters.dspark import DSparkCheckpoint, DSparkModel, HeadType
+from dspark.engine import LLM
+from dspark.scheduling import VerifyPolicy
+from dspark.target import LoadedTarget
+
+_ROWS = 512
+
+Progress = Callable[[int, str], None]
+"""Told how much is done so far, and a note about it."""
+
+
+def no_progress(done: int, note: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One drafter and policy over a target.
+
+    A target's memory belongs to the engine that was made last, so the arms of a comparison take turns: each turn opens
+    a fresh engine, which also means that no turn finds anything in a prefix cache.
+
+    Attributes:
+        name: what reports call it.
+        loaded: the target, shared with the other arms.
+        drafter: who proposes.
+        policy: how much of each block is verified.
+    """
+
+    name: str
+    loaded: LoadedTarget
+    drafter: Drafter
+    policy: str | VerifyPolicy = "fixed"
+
+    @property
+    def drafts_with_a_model(self) -> bool:
+        """Whether drafting is a model forward, and not the engine's own work."""
+        return bool(self.drafter.tap_layers)
+
+    def open(self, prompts: Sequence[Sequence[int]], *, max_tokens: int, concurrency: int) -> LLM:
+        """A fresh engine with just enough memory for these prompts, so many at a time."""
+        block = 1 + self.drafter.block_size
+        positions = self.loaded.target.facts.max_positions
+        longest = min(positions, max(map(len, prompts)) + max_tokens)
+        page = self.loaded.target.page_size
+        return LLM(
+            self.loaded,
+            drafter=self.drafter,
+            policy=self.policy,
+            max_requests=concurrency,
+            max_batch_rows=max(_ROWS, concurrency * block),
+            kv_tokens=concurrency * (longest + block + page),
+            prefix_cache=False,
+        )
+
+
+def make_arm(
+    loaded: LoadedTarget, drafter: str | Drafter, policy: str | VerifyPolicy = "fixed", *, name: str | None = None
+) -> Arm:
+    """An arm for a drafter as users name it.
+
+    Args:
+        loaded: the target.
+        drafter: ``none``, ``ngram``, ``auto``, a checkpoint directory, or a drafter.
+        policy: as users write it, or a policy.
+        name: for reports; None takes the drafter's name.
+
+    Raises:
+        InputError: there is no such drafter, it does not fit the target, or the policy does not fit the drafter.
+    """
+    probe = LLM(loaded, drafter=drafter, policy=policy, max_requests=1, kv_tokens=2 * loaded.target.page_size)
+    return Arm(name=name or probe.drafter.name, loaded=loaded, drafter=probe.drafter, policy=policy)
+
+
+def plain_arm(loaded: LoadedTarget) -> Arm:
+    """Plain decoding, what all others are compared with."""
+    return make_arm(loaded, "none", name="plain")
+
+
+def without_sequential_head(checkpoint: DSparkCheckpoint) -> DSparkCheckpoint:
+    """The same backbone without sequential and confidence head, which is a DFlash drafter."""
+    config = replace(checkpoint.config, head_type=HeadType.NONE, markov_rank=0, enable_confidence_head=False)
+    model = DSparkModel(config).to(next(checkpoint.model.parameters()).dtype)
+    weights = checkpoint.model.state_dict()
+    model.load_state_dict({name: weights[name] for name in model.state_dict()})
+    return replace(checkpoint, model=model)
+
+
+def dflash_drafter(checkpoint: DSparkCheckpoint, loaded: LoadedTarget) -> DSparkDrafter:
+    """A DFlash drafter made of a DSpark checkpoint, for a target that the checkpoint fits."""
+    bare = without_sequential_head(checkpoint)
+    return DSparkDrafter(
+        bare.model,
+        loaded.target,
+        embed=bare.embed,
+        lm_head=bare.lm_head,
+        draft_to_target=bare.draft_to_target,
+    )

@@ -1,0 +1,184 @@
+"""The audit of losslessness: greedy texts of every drafter against plain decoding, token by token.
+
+Float results may depend on the shape of a batch, so two greedy runs may part where the target's two best tokens are
+(nearly) tied. Every difference is therefore reported with the logit margin at its first position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dspark.core import InputError
+from dspark.evaluation.arms import Arm, Progress, no_progress
+from dspark.evaluation.margins import first_difference, logit_margin
+from dspark.evaluation.prompts import PromptSet
+from dspark.evaluation.runs import Ids, greedy, run_prompts
+
+NEAR_TIE = 1e-4
+"""Largest logit margin (float32) at which a difference counts as a tie and not as a fault."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditPlan:
+    """What is compared.
+
+    Attributes:
+        max_tokens: length limit of every answer.
+        batch_sizes: numbers of answers in progress at a time.
+    """
+
+    max_tokens: int = 128
+    batch_sizes: tuple[int, ...] = (1, 8)
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1 or not self.batch_sizes or min(self.batch_sizes) < 1:
+            raise InputError(
+                f"max_tokens and batch sizes must be >= 1, got {self.max_tokens} and {list(self.batch_sizes)}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A text that is not that of plain decoding.
+
+    Attributes:
+        arm, batch_size, domain: where it was seen.
+        prompt: 0-based number of the prompt in its domain.
+        position: first differing position, counted in generated tokens.
+        expected: token of plain decoding there; None if its text had ended.
+        got: token of the arm there; None if its text had ended.
+        margin: distance of their logits under the target; None where one of the texts ended.
+    """
+
+    arm: str
+    batch_size: int
+    domain: str
+    prompt: int
+    position: int
+    expected: int | None
+    got: int | None
+    margin: float | None
+
+    @property
+    def is_near_tie(self) -> bool:
+        """Whether rounding explains it."""
+        return self.margin is not None and self.margin < NEAR_TIE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count:
+    """Texts of one arm, batch size and domain."""
+
+    arm: str
+    batch_size: int
+    domain: str
+    texts: int
+    tokens: int
+    identical: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """Result of an audit."""
+
+    counts: tuple[Count, ...]
+    differences: tuple[Difference, ...]
+
+    @property
+    def faults(self) -> tuple[Difference, ...]:
+        """Differences that no near tie explains."""
+        return tuple(entry for entry in self.differences if not entry.is_near_tie)
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything is identical but for near ties."""
+        return not self.faults
+
+
+def audit_greedy(
+    plain: Arm, arms: Sequence[Arm], sets: Sequence[PromptSet], plan: AuditPlan, *, progress: Progress = no_progress
+) -> Audit:
+    """Compare the arms with plain decoding of each prompt alone.
+
+    Args:
+        plain: the null drafter.
+        arms: what is audited; same target and dtype (float32, or near ties are everywhere).
+        sets: prompts by domain.
+        plan: sizes.
+        progress: called with the number of finished texts.
+
+    Raises:
+        InputError: a prompt the target cannot take.
+    """
+    counts: list[Count] = []
+    differences: list[Difference] = []
+    done = 0
+    for entry in sets:
+        prompts = entry.token_ids(plain.loaded.tokenizer)
+        expected = answers(plain, prompts, plan.max_tokens, 1)
+        progress(done := done + len(prompts), f"{entry.domain} {plain.name}")
+        for arm in arms:
+            for size in plan.batch_sizes:
+                got = answers(arm, prompts, plan.max_tokens, size)
+                found = _differences(plain, arm, size, entry.domain, prompts, expected, got)
+                differences += found
+                counts.append(
+                    Count(
+                        arm=arm.name,
+                        batch_size=size,
+                        domain=entry.domain,
+                        texts=len(prompts),
+                        tokens=sum(map(len, got)),
+                        identical=len(prompts) - len(found),
+                    )
+                )
+                progress(done := done + len(prompts), f"{entry.domain} {arm.name} x{size}")
+    return Audit(counts=tuple(counts), differences=tuple(differences))
+
+
+def count_texts(arms: Sequence[Arm], sets: Sequence[PromptSet], plan: AuditPlan) -> int:
+    """How many texts an audit lets the target write."""
+    return sum(len(entry.prompts) for entry in sets) * (1 + len(arms) * len(plan.batch_sizes))
+
+
+def answers(arm: Arm, prompts: Sequence[Ids], max_tokens: int, batch_size: int) -> tuple[tuple[int, ...], ...]:
+    """Greedy texts of an arm, so many at a time."""
+    llm = arm.open(prompts, max_tokens=max_tokens, concurrency=batch_size)
+    return run_prompts(llm, prompts, greedy(max_tokens)).token_ids
+
+
+def _differences(
+    plain: Arm,
+    arm: Arm,
+    batch_size: int,
+    domain: str,
+    prompts: Sequence[Ids],
+    expected: Sequence[Ids],
+    got: Sequence[Ids],
+) -> list[Difference]:
+    found = []
+    for number, (prompt, want, have) in enumerate(zip(prompts, expected, got, strict=True)):
+        place = first_difference(have, want)
+        if place is not None:
+            first, second = (text[place] if place < len(text) else None for text in (want, have))
+            found.append(
+                Difference(
+                    arm=arm.name,
+                    batch_size=batch_size,
+                    domain=domain,
+                    prompt=number,
+                    position=place,
+                    expected=first,
+                    got=second,
+                    margin=margin_at(plain, (*prompt, *want[:place]), first, second),
+                )
+            )
+    return found
+
+
+def margin_at(plain: Arm, context: Ids, first: int | None, second: int | None) -> float | None:
+    """Logit margin of two tokens after a context, through a fresh engine; None if one of them is missing."""
+    if first is None or second is None:
+        return None
+    return logit_margin(plain.open([context], max_tokens=1, concurrency=2), context, first, second)
