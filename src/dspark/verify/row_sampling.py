@@ -48,10 +48,16 @@ class RowSampling:
     def __len__(self) -> int:
         return len(self.greedy)
 
-    @property
-    def filtered(self) -> bool:
-        """Whether any row drops tokens."""
-        return self.top_k is not None or self.top_p is not None or self.min_p is not None
+    def filtered(self) -> np.ndarray:
+        """[N] bool, rows that drop tokens."""
+        active = np.zeros(len(self), bool)
+        if self.top_k is not None:
+            active |= self.top_k > 0
+        if self.top_p is not None:
+            active |= self.top_p < 1.0
+        if self.min_p is not None:
+            active |= self.min_p > 0.0
+        return active
 
     def take(self, index: np.ndarray) -> RowSampling:
         """Rows ``index`` [n], repeats allowed."""

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dspark.verify.filters import filter_logits_
+from dspark.verify.filters import filter_probs_
 from dspark.verify.row_sampling import RowSampling
 
 _SHIFT_BELOW = 1e-2
@@ -16,7 +16,7 @@ _SHIFT_BELOW = 1e-2
 def warp(logits: Tensor, rows: RowSampling) -> Tensor:
     """Probabilities of each row after temperature and filters.
 
-    Tokens are ranked by logit, equal logits by token id (smaller first), so filters are deterministic: ``top_k`` keeps
+    Tokens are ranked by probability, equal ones by id (smaller first), so filters are deterministic: ``top_k`` keeps
     exactly k tokens, ``top_p`` the shortest prefix of that ranking whose share of what ``top_k`` kept reaches
     ``top_p``, and ``min_p`` all tokens at least ``min_p`` times as likely as the most likely one.
 
@@ -31,9 +31,9 @@ def warp(logits: Tensor, rows: RowSampling) -> Tensor:
         [N, V] float32 (float64 for float64 logits). Dropped tokens are exactly zero; the most likely one never is.
     """
     assert logits.shape[0] == len(rows)
-    scaled = _scaled(logits, rows.temperature)
-    filter_logits_(scaled, rows)
-    return torch.softmax(scaled, -1)
+    probs = torch.softmax(_scaled(logits, rows.temperature), -1)
+    filter_probs_(probs, rows)
+    return probs
 
 
 def _scaled(logits: Tensor, temperature: np.ndarray | None) -> Tensor:
