@@ -118,11 +118,16 @@ def test_slots_never_written_may_hold_nan(length: int) -> None:
     assert_same_numbers(*outcomes, row=1, other=1)
 
 
-def test_drafting_writes_nothing_into_the_context() -> None:
+@pytest.mark.pitfall(24)
+@pytest.mark.parametrize("length", [0, 3, 4, 7, 11])
+def test_drafting_writes_nothing_into_the_context(length: int) -> None:
+    """Also where the block runs over the last page the request owns: neighbouring pages keep their canaries."""
     user = user_of()
-    user.commit("a", features_of(user.drafter.config, 6))
+    with torch.inference_mode():
+        user.drafter._store.pages.fill_(7.0)
+    user.commit("a", features_of(user.drafter.config, length))
     before = user.drafter._store.pages.clone()
-    user.propose(["a"], [5], [6], RecordingSampler())
+    user.propose(["a"], [5], [length], RecordingSampler())
     assert torch.equal(user.drafter._store.pages, before)
 
 
@@ -229,6 +234,7 @@ def test_confidence_does_not_see_the_token_drawn_at_its_slot(head: HeadType, cha
     assert changed == 4 or not torch.equal(plain[changed + 1 :], forced[changed + 1 :])
 
 
+@pytest.mark.pitfall(31)
 @pytest.mark.parametrize("head", HEADS)
 def test_confidence_is_there_exactly_with_a_confidence_head(head: HeadType) -> None:
     for enabled in (False, True):
