@@ -64,11 +64,11 @@ class DrawnLaw:
     def residual(self, target: Tensor, request: np.ndarray, slot: np.ndarray, tokens: np.ndarray) -> Tensor:
         """max(p - q, 0), q spread over the target vocabulary."""
         flat = torch.from_numpy(self.rows[request] * self.probs.shape[1] + slot).to(self.probs.device)
-        law = self.probs.flatten(0, 1).index_select(0, flat)
+        law = self.probs.flatten(0, 1).index_select(0, flat).to(target.dtype)
         if self.draft_to_target is None:
             difference = target - law
         else:
-            difference = target.index_add(1, self.draft_to_target, law.to(target.dtype), alpha=-1)
+            difference = target.index_add(1, self.draft_to_target, law, alpha=-1)
         return nonempty(difference.clamp_min_(0.0), target)
 
 
