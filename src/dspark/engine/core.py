@@ -107,7 +107,9 @@ class EngineCore:
         if name in self._roster:
             raise InputError(f"there is an unfinished request named {name!r} already")
         request = self._intake.request(name, prompt_token_ids, params, prompt)
-        self._roster.add(self._intake.sequences(request, self._arrivals))
+        sequences = self._intake.sequences(request, self._arrivals)
+        with interrupts_deferred():
+            self._roster.add(sequences)
         return name
 
     def abort(self, request_id: str) -> list[StepOutput]:
@@ -154,8 +156,9 @@ class EngineCore:
     def _admit(self) -> Allotment:
         """Let in who fits, and share out the rows of this step."""
         block = self.drafter.block_size
-        if not self._roster.make_room(block):
-            self._roster.admit()
+        with interrupts_deferred():
+            if not self._roster.make_room(block):
+                self._roster.admit()
         return allot(self._roster.running, block, self.options.max_batch_rows)
 
     def _advance(self, allotment: Allotment, clock: StepClock) -> None:

@@ -88,6 +88,7 @@ class Intake:
                     index=index,
                     seed=sibling_seed(seed, index),
                     arrival=next(arrivals),
+                    num_prompt=len(request.prompt_token_ids),
                     token_ids=list(request.prompt_token_ids),
                     leader=made[0] if made else None,
                     edits=self._edits(request),

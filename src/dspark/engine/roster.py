@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from dspark.core import FinishReason
-from dspark.engine.interrupts import interrupts_deferred
 from dspark.engine.sequence import Sequence
 from dspark.kvcache import PagePool, pages_for
 
@@ -19,8 +18,8 @@ def _arrival(sequence: Sequence) -> int:
 class Roster:
     """All unfinished sequences. Running ones hold pages, waiting ones hold none; both lists are in order of arrival.
 
-    Every public method leaves a consistent state behind, whatever interrupts it. The earlier arrival always wins: the
-    oldest sequence can take the pages of all others, so every sequence is the oldest one day and nobody starves.
+    Pure bookkeeping that cannot fail; callers keep interrupts out of it. The earlier arrival always wins: the oldest
+    sequence can take the pages of all others, so every sequence is the oldest one day and nobody starves.
 
     Args:
         pool: the pages.
@@ -46,10 +45,9 @@ class Roster:
 
     def add(self, sequences: Iterable[Sequence]) -> None:
         """New arrivals go to the end of the queue."""
-        sequences = list(sequences)
-        with interrupts_deferred():
-            self.waiting.extend(sequences)
-            self._unfinished.update(sequence.request.request_id for sequence in sequences)
+        for sequence in sequences:
+            self.waiting.append(sequence)
+            self._unfinished[sequence.request.request_id] += 1
 
     def make_room(self, block_size: int) -> bool:
         """Reserve the pages of this step's rows, one anchor and a block, for all that decode.
@@ -63,7 +61,7 @@ class Roster:
         for sequence in tuple(self.running):
             if sequence.ready:
                 rows = 1 + max(0, min(block_size, sequence.max_draft))
-                while sequence.table.pages and not self._reserve(sequence, sequence.num_computed + rows):
+                while sequence.table.pages and not self.pool.reserve(sequence.table, sequence.num_computed + rows):
                     self.step_back(self.running[-1])
                     stepped_back = True
         return stepped_back
@@ -78,12 +76,11 @@ class Roster:
 
     def step_back(self, sequence: Sequence) -> None:
         """Take a sequence's pages; it keeps its text and is computed again when there is room."""
-        with interrupts_deferred():
-            self.running.remove(sequence)
-            self.pool.release(sequence.table)
-            sequence.num_computed = 0
-            sequence.preemptions += 1
-            insort(self.waiting, sequence, key=_arrival)
+        self.running.remove(sequence)
+        self.pool.release(sequence.table)
+        sequence.num_computed = 0
+        sequence.preemptions += 1
+        insort(self.waiting, sequence, key=_arrival)
 
     def retire(self, sequence: Sequence, reason: FinishReason) -> None:
         """End a sequence, running or waiting, and give back its pages."""
@@ -115,23 +112,18 @@ class Roster:
             assert sequence.num_computed <= room, "a running sequence lacks pages"
             assert sequence.num_computed < len(sequence.token_ids), "a running sequence has no anchor"
 
-    def _reserve(self, sequence: Sequence, num_tokens: int) -> bool:
-        with interrupts_deferred():
-            return self.pool.reserve(sequence.table, num_tokens)
-
     def _admit(self, sequence: Sequence) -> bool:
         """Give a sequence its cached pages and pages for the rest of its text; False if there is no room."""
-        with interrupts_deferred():
-            table = self.pool.match_prefix(sequence.token_ids)
-            spare = len(self.running)  # a page for each one that runs, or it would push this one out again at once
-            need = pages_for(len(sequence.token_ids), self.pool.page_size) - len(table.pages)
-            if need + spare > self.pool.num_free() or not self.pool.reserve(table, len(sequence.token_ids)):
-                self.pool.release(table)
-                return False
-            matched = table.num_matched * self.pool.page_size
-            sequence.table, sequence.num_computed = table, matched
-            if not sequence.preemptions:
-                sequence.cached_tokens = matched
-            self.waiting.remove(sequence)
-            insort(self.running, sequence, key=_arrival)
-            return True
+        table = self.pool.match_prefix(sequence.token_ids)
+        spare = len(self.running)  # a page for each one that runs, or it would push this one out again at once
+        need = pages_for(len(sequence.token_ids), self.pool.page_size) - len(table.pages)
+        if need + spare > self.pool.num_free() or not self.pool.reserve(table, len(sequence.token_ids)):
+            self.pool.release(table)
+            return False
+        sequence.table = table
+        sequence.num_computed = table.num_matched * self.pool.page_size
+        if not sequence.preemptions:
+            sequence.cached_tokens = sequence.num_computed
+        self.waiting.remove(sequence)
+        insort(self.running, sequence, key=_arrival)
+        return True

@@ -47,6 +47,7 @@ class Sequence:
         index: which of its ``n`` answers.
         seed: of all its draws.
         arrival: order of arrival; smaller goes first.
+        num_prompt: prompt tokens.
         token_ids: prompt and output.
         leader: the sibling whose prompt pages this one waits for; None for the first answer.
         table: its pages; empty while it waits.
@@ -60,6 +61,7 @@ class Sequence:
     index: int
     seed: int
     arrival: int
+    num_prompt: int
     token_ids: list[int]
     leader: Sequence | None = None
     edits: LogitEdits | None = None
@@ -77,11 +79,6 @@ class Sequence:
     arrived_at: float = field(default_factory=time.perf_counter)
     first_token_at: float | None = None
     last_token_at: float | None = None
-
-    @property
-    def num_prompt(self) -> int:
-        """Prompt tokens."""
-        return len(self.request.prompt_token_ids)
 
     @property
     def num_output(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dspark.core import FinishReason, TokenOrigin
 from dspark.engine.detokenizer import Decode, Window
@@ -34,20 +34,6 @@ class Transcript:
     window: Window = _NOTHING_READ
     marks: tuple[Mark, ...] = ()
 
-    def add(self, token: int, origin: TokenOrigin, decode: Decode) -> Transcript:
-        """Read one more token."""
-        window, fresh = self.window.read(token, decode)
-        return self._longer(window, fresh, origin)
-
-    def flush(self, origin: TokenOrigin, decode: Decode) -> Transcript:
-        """Read what waits for an unfinished character."""
-        return self._longer(_NOTHING_READ, self.window.rest(decode), origin)
-
-    def cut(self, size: int) -> Transcript:
-        """Forget all characters from ``size`` on; none of them has been given out."""
-        assert size >= self.sent, "text that was given out cannot be cut"
-        return replace(self, text=self.text[:size])
-
     def give_out(self, held: int) -> tuple[Transcript, tuple[Piece, ...]]:
         """Give out everything but the last ``held`` characters, split by writer."""
         end = max(self.sent, len(self.text) - held)
@@ -58,13 +44,7 @@ class Transcript:
                 pieces.append((self.text[place : min(stop, end)], origin))
                 place = min(stop, end)
         left = tuple([mark for mark in self.marks if mark[0] > end])
-        return replace(self, sent=end, marks=left), tuple(pieces)
-
-    def _longer(self, window: Window, fresh: str, origin: TokenOrigin) -> Transcript:
-        if not fresh:
-            return replace(self, window=window)
-        text = self.text + fresh
-        return replace(self, text=text, window=window, marks=(*self.marks, (len(text), origin)))
+        return Transcript(text=self.text, sent=end, window=self.window, marks=left), tuple(pieces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,39 +84,65 @@ def write(
         ending: what ends the answer.
         decode: ids to text; None leaves the text empty.
     """
-    read = decode or _no_text
+    pen = _Pen(transcript, decode)
     reason: FinishReason | None = None
     stop: int | str | None = None
     kept = 0
-    for token, origin in zip(run, origins, strict=True):
+    while reason is None and kept < len(run):
+        token, origin = run[kept], origins[kept]
         kept += 1
         if ending.by_token(token):
             reason, stop = FinishReason.STOP, ending.stop_reason(token)
-            transcript = transcript.add(token, origin, read) if ending.keep_stop else transcript
+            pen.finish(token if ending.keep_stop else None, origin)
         else:
-            fresh = len(transcript.text)
-            reason, transcript = ending.by_length(num_output + kept), transcript.add(token, origin, read)
-            transcript = transcript.flush(origin, read) if reason else transcript
+            reason = ending.by_length(num_output + kept)
+            known = len(pen.text)
+            pen.read(token, origin)
+            if reason is not None:
+                pen.finish(None, origin)
             if ending.stop and num_output + kept >= ending.min_tokens:
-                transcript, stop = _stop_at_string(transcript, fresh, ending)
+                stop = pen.cut(ending, known)
                 reason = FinishReason.STOP if stop is not None else reason
-        if reason is not None:
-            break
-    if reason is FinishReason.STOP and not isinstance(stop, str):
-        transcript = transcript.flush(origins[kept - 1], read)
-    transcript, pieces = transcript.give_out(0 if reason else ending.held_back(transcript.text))
-    return Written(transcript=transcript, kept=kept, finish_reason=reason, stop_reason=stop, pieces=pieces)
+    final, pieces = pen.transcript().give_out(0 if reason is not None else ending.held_back(pen.text))
+    return Written(transcript=final, kept=kept, finish_reason=reason, stop_reason=stop, pieces=pieces)
 
 
-def _stop_at_string(transcript: Transcript, fresh: int, ending: Ending) -> tuple[Transcript, str | None]:
-    """Cut the text at a stop string that ends among the characters past ``fresh``."""
-    found = ending.find_string(transcript.text, fresh)
-    if found is None:
-        return transcript, None
-    place, stop = found
-    return transcript.cut(place + (len(stop) if ending.keep_stop else 0)), stop
+class _Pen:
+    """A transcript while it is being written; without a decoder it writes nothing."""
 
+    def __init__(self, transcript: Transcript, decode: Decode | None) -> None:
+        self.text, self._sent, self._window = transcript.text, transcript.sent, transcript.window
+        self._marks, self._decode = list(transcript.marks), decode
 
-def _no_text(ids: list[int]) -> str:
-    """Without a tokenizer answers are ids only."""
-    return ""
+    def read(self, token: int, origin: TokenOrigin) -> None:
+        """Write the text of a token."""
+        if self._decode is not None:
+            self._window, fresh = self._window.read(token, self._decode)
+            self._append(fresh, origin)
+
+    def finish(self, token: int | None, origin: TokenOrigin) -> None:
+        """Write what waits for an unfinished character, and the text of a last token if there is one."""
+        if self._decode is not None:
+            if token is not None:
+                self.read(token, origin)
+            self._append(self._window.rest(self._decode), origin)
+            self._window = _NOTHING_READ
+
+    def cut(self, ending: Ending, known: int) -> str | None:
+        """Cut the text at a stop string that ends past its first ``known`` characters, and return that string."""
+        found = ending.find_string(self.text, known)
+        if found is None:
+            return None
+        place, stop = found
+        self.text = self.text[: place + len(stop) if ending.keep_stop else place]
+        assert len(self.text) >= self._sent, "text that was given out cannot be cut"
+        return stop
+
+    def transcript(self) -> Transcript:
+        """What has been written."""
+        return Transcript(text=self.text, sent=self._sent, window=self._window, marks=tuple(self._marks))
+
+    def _append(self, fresh: str, origin: TokenOrigin) -> None:
+        if fresh:
+            self.text += fresh
+            self._marks.append((len(self.text), origin))
