@@ -1,8 +1,8 @@
 """Exact laws of a sampler that is only called: it is a step function of its uniforms, so the steps are bisected.
 
-``run(block, accept, emit)`` judges ``n`` copies of blocks, any mixture, with given uniforms; accept [n, G], emit [n]. It
-returns how many drafts each accepted and which token it emitted, [n] each. Nothing else of the sampler is used, so the
-same functions measure a rule, a room or a whole engine.
+``run(block, accept, emit)`` judges ``n`` copies of blocks, any mixture, with given uniforms: accept [n, G], emit [n].
+It returns how many drafts each accepted and which token it emitted, [n] each. Nothing else of the sampler is used, so
+the same functions measure a rule, a room or a whole engine.
 """
 
 from __future__ import annotations

@@ -6,11 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dspark.verify.buckets import Buckets
 from dspark.verify.ranks import largest
 from dspark.verify.row_sampling import RowSampling
 
-_LOOKS = (64, 4096)
-"""Ranks looked at first and second; nearly every nucleus of a language model ends within them, else all are sorted."""
+_LOOK = 64
+"""Ranks looked at first; most nuclei of a language model end within them."""
+_LONG_LOOK = 512
+"""A ``top_k`` up to this makes the first look longer; the largest values are found fast up to about here."""
 _FLOOR = 1e-30
 """Least cut-off: rows that are filtered at all lose tokens less likely than this."""
 
@@ -58,10 +61,12 @@ def _rank_cuts_(cutoff: Tensor, probs: Tensor, rows: RowSampling) -> None:
     top_k = np.minimum(top_k, vocab)
     top_p = np.ones(len(rows)) if rows.top_p is None else rows.top_p
     todo = np.flatnonzero((top_k < vocab) | (top_p < 1.0))
-    widest = int(top_k[top_k < vocab].max(initial=0)) + 1
-    for width in (*(max(look, widest) for look in _LOOKS), vocab):
-        if todo.size:
-            todo = _look_(cutoff, probs, todo, top_k[todo], top_p[todo], min(width, vocab))
+    look = max(_LOOK, int(top_k[top_k < _LONG_LOOK].max(initial=0))) + 1
+    todo = _look_(cutoff, probs, todo, top_k[todo], top_p[todo], min(look, vocab))
+    if todo.size and probs.is_cuda:
+        _look_(cutoff, probs, todo, top_k[todo], top_p[todo], vocab)
+    for r in () if probs.is_cuda else todo.tolist():
+        _cut_wide_(cutoff, probs, r, int(top_k[r]), float(top_p[r]))
 
 
 def _look_(
@@ -93,10 +98,23 @@ def _kept_ranks(ranked: Tensor, vocab: int, top_k: np.ndarray, top_p: np.ndarray
     mass = ranked.cumsum(1, dtype=torch.float64).cpu().numpy()
     width = mass.shape[1]
     bounded = mass[np.arange(len(mass)), np.minimum(top_k, width) - 1]
-    goal = top_p * np.where(top_k > width, 1.0, bounded)
+    whole = np.where(top_k >= vocab, 1.0, np.inf)  # what a top_k beyond the look keeps is not known yet
+    goal = top_p * np.where(top_k > width, whole, bounded)
     nucleus = (mass[:, :-1] < goal[:, None]).sum(1) + 1
     keep: np.ndarray = np.minimum(np.where(top_p >= 1.0, vocab, nucleus), top_k)
     return keep
+
+
+def _cut_wide_(cutoff: Tensor, probs: Tensor, row: int, top_k: int, top_p: float) -> None:
+    """Cut one row that keeps many tokens."""
+    buckets = Buckets(probs[row].numpy())
+    goal = top_p * (buckets.mass_of(top_k) if top_k < probs.shape[1] else 1.0)
+    keep = min(top_k, buckets.ranks_reaching(goal)) if top_p < 1.0 else top_k
+    value, allowed, ties = buckets.at_rank(keep)
+    cutoff[row] = max(value, _FLOOR)
+    if allowed < ties:
+        late = np.flatnonzero(buckets.row == value)[allowed:]
+        buckets.row[late] = 0.0
 
 
 def _drop_late_ties_(probs: Tensor, rows: Tensor, value: Tensor, allowed: Tensor) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 
 from dspark.core import SamplingParams
 
-MIN_TEMPERATURE = 1e-6
-"""Smaller temperatures than this act like this one: already all mass on the most likely tokens."""
+TEMPERATURES = (1e-6, 1e30)
+"""Temperatures outside act like these: all mass on the most likely tokens, or equal mass on all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class RowSampling:
             return cls(greedy=greedy)
         return cls(
             greedy=greedy,
-            temperature=_column(greedy, [max(p.temperature, MIN_TEMPERATURE) for p in params], 1.0, np.float32),
+            temperature=_column(greedy, [_bounded(p.temperature) for p in params], 1.0, np.float32),
             top_k=_column(greedy, [p.top_k for p in params], 0, np.int64),
             top_p=_column(greedy, [p.top_p for p in params], 1.0, np.float64),
             min_p=_column(greedy, [p.min_p for p in params], 0.0, np.float64),
@@ -69,6 +69,10 @@ class RowSampling:
             top_p=pick(self.top_p),
             min_p=pick(self.min_p),
         )
+
+
+def _bounded(temperature: float) -> float:
+    return min(max(temperature, TEMPERATURES[0]), TEMPERATURES[1])
 
 
 def _column(greedy: np.ndarray, values: list, neutral: float, dtype: type) -> np.ndarray | None:
