@@ -62,7 +62,7 @@ class EngineCore:
         target.allocate(options.num_pages)
         self.drafter.allocate(options.num_pages, target.page_size)
         pool = PagePool(options.num_pages, target.page_size, prefix_cache=options.prefix_cache)
-        self._roster = Roster(pool, options.max_requests)
+        self._roster = Roster(pool, self.drafter.block_size, options.max_requests)
         self._intake = Intake(
             vocab_size=target.facts.vocab_size,
             eos_ids=target.facts.eos_token_ids | _eos_ids(tokenizer),
@@ -155,11 +155,10 @@ class EngineCore:
 
     def _admit(self) -> Allotment:
         """Let in who fits, and share out the rows of this step."""
-        block = self.drafter.block_size
         with interrupts_deferred():
-            if not self._roster.make_room(block):
+            if not self._roster.make_room():
                 self._roster.admit()
-        return allot(self._roster.running, block, self.options.max_batch_rows)
+        return allot(self._roster.running, self.drafter.block_size, self.options.max_batch_rows)
 
     def _advance(self, allotment: Allotment, clock: StepClock) -> None:
         """Propose, plan, pack, forward, judge, observe; then commit."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from dspark.core import FinishReason
 from dspark.engine.sequence import Sequence
-from dspark.kvcache import PagePool, pages_for
+from dspark.kvcache import PagePool, PageTable, pages_for
 
 
 def _arrival(sequence: Sequence) -> int:
@@ -23,11 +23,13 @@ class Roster:
 
     Args:
         pool: the pages.
+        block_size: most drafts of a round.
         max_running: most sequences that run at a time.
     """
 
-    def __init__(self, pool: PagePool, max_running: int) -> None:
+    def __init__(self, pool: PagePool, block_size: int, max_running: int) -> None:
         self.pool = pool
+        self.block_size = block_size
         self.max_running = max_running
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
@@ -49,7 +51,7 @@ class Roster:
             self.waiting.append(sequence)
             self._unfinished[sequence.request.request_id] += 1
 
-    def make_room(self, block_size: int) -> bool:
+    def make_room(self) -> bool:
         """Reserve the pages of this step's rows, one anchor and a block, for all that decode.
 
         Where pages run out, the latest arrivals step back.
@@ -59,11 +61,9 @@ class Roster:
         """
         stepped_back = False
         for sequence in tuple(self.running):
-            if sequence.ready:
-                rows = 1 + max(0, min(block_size, sequence.max_draft))
-                while sequence.table.pages and not self.pool.reserve(sequence.table, sequence.num_computed + rows):
-                    self.step_back(self.running[-1])
-                    stepped_back = True
+            while sequence.ready and not self._reserve(sequence, sequence.table):
+                self.step_back(self.running[-1])
+                stepped_back = True
         return stepped_back
 
     def admit(self) -> None:
@@ -116,8 +116,8 @@ class Roster:
         """Give a sequence its cached pages and pages for the rest of its text; False if there is no room."""
         table = self.pool.match_prefix(sequence.token_ids)
         spare = len(self.running)  # a page for each one that runs, or it would push this one out again at once
-        need = pages_for(len(sequence.token_ids), self.pool.page_size) - len(table.pages)
-        if need + spare > self.pool.num_free() or not self.pool.reserve(table, len(sequence.token_ids)):
+        need = pages_for(self._tokens(sequence), self.pool.page_size) - len(table.pages)
+        if need + spare > self.pool.num_free() or not self._reserve(sequence, table):
             self.pool.release(table)
             return False
         sequence.table = table
@@ -127,3 +127,11 @@ class Roster:
         self.waiting.remove(sequence)
         insort(self.running, sequence, key=_arrival)
         return True
+
+    def _reserve(self, sequence: Sequence, table: PageTable) -> bool:
+        return self.pool.reserve(table, self._tokens(sequence))
+
+    def _tokens(self, sequence: Sequence) -> int:
+        """Tokens that must have room: the text, and a block after its anchor unless it is a fresh prompt."""
+        drafts = min(self.block_size, sequence.max_draft) if sequence.num_output else 0
+        return len(sequence.token_ids) + drafts
