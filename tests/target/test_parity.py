@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dspark.target import pack_model
+from dspark.target.lean import LeanBody
 
 from .families import CONFIGS, tiny_model
 from .traces import random_texts, run_ragged
@@ -35,14 +36,16 @@ def alone(model, ids: list[int]) -> dict[str, torch.Tensor]:
     return {"logits": logits, "features": torch.cat([captured[i][0] for i in TAPS], -1), "hidden": hidden}
 
 
+@pytest.mark.parametrize("lean", [True, False], ids=["lean", "seam"])
 @pytest.mark.parametrize("family", CONFIGS)
-def test_ragged_steps_equal_each_text_alone(family: str) -> None:
+def test_ragged_steps_equal_each_text_alone(family: str, lean: bool) -> None:
     rng = random.Random(5)
     lengths = [3, 41, 26, 1, 33, 17]
     model = tiny_model(family)
     texts = random_texts(lengths, model.config.vocab_size, PAGE, rng)
     expected = [alone(model, text.ids) for text in texts]
-    target = pack_model(model, page_size=PAGE)
+    target = pack_model(model, page_size=PAGE, lean=lean)
+    assert isinstance(target._body, LeanBody) == lean
     target.allocate(sum(len(text.pages) for text in texts))
     target.set_taps(TAPS)
     run_ragged(target, texts, rng)

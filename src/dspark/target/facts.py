@@ -34,6 +34,7 @@ class TargetFacts:
         eos_token_ids: ids that end a text.
         tied_embeddings: the LM head is the embedding matrix.
         proven: the family is one of :data:`PROVEN_FAMILIES`.
+        num_parameters: weights of the model, each tied matrix counted once; 0 until a model is loaded.
     """
 
     model_type: str
@@ -50,6 +51,7 @@ class TargetFacts:
     eos_token_ids: frozenset[int]
     tied_embeddings: bool
     proven: bool
+    num_parameters: int = 0
 
     def with_windows(self, windows: Iterable[int | None]) -> TargetFacts:
         """The same facts with the windows the layers were seen to ask for."""

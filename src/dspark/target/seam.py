@@ -81,8 +81,8 @@ def packed_attention(
         scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
         rule = AttentionRule(scale=scale, window=sliding_window, softcap=softcap)
         passage.rules[layer] = rule
-    mixed = passage.backend.attend(passage.plan, layer, query[0], key[0], value[0], rule)
-    return mixed[None], None
+    queries, keys, values = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
+    return passage.backend.attend(passage.plan, layer, queries, keys, values, rule)[None], None
 
 
 def _check_call(module: nn.Module, attention_mask: Tensor | None, dropout: float, rest: dict[str, Any]) -> None:

@@ -14,6 +14,18 @@ EMBEDDING = -1
 """Layer id of the embedding output, which includes the family's own scaling."""
 
 
+def check_taps(layer_ids: Sequence[int], num_layers: int) -> tuple[int, ...]:
+    """The ids as a tuple.
+
+    Raises:
+        InputError: an id is outside -1 .. num_layers - 1, or repeated.
+    """
+    ids = tuple(layer_ids)
+    if len(set(ids)) != len(ids) or not all(EMBEDDING <= i < num_layers for i in ids):
+        raise InputError(f"tapped layers must be different ids from -1 to {num_layers - 1}, got {list(layer_ids)}")
+    return ids
+
+
 class FeatureTaps:
     """Hooks on decoder layers that copy their raw output into the feature buffer of the passage.
 
@@ -23,24 +35,12 @@ class FeatureTaps:
     def __init__(self, layers: nn.ModuleList) -> None:
         self._layers = layers
         self._handles: list[RemovableHandle] = []
-        self.layer_ids: tuple[int, ...] = ()
 
     def set(self, layer_ids: Sequence[int]) -> None:
-        """Tap these layers, in this order; -1 is the embedding output, n the output of decoder layer n.
-
-        Raises:
-            InputError: an id is outside -1 .. layers - 1, or repeated.
-        """
-        ids = tuple(layer_ids)
-        bad = [i for i in ids if not EMBEDDING <= i < len(self._layers)]
-        if bad or len(set(ids)) != len(ids):
-            raise InputError(
-                f"tapped layers must be different ids from -1 to {len(self._layers) - 1}, got {list(layer_ids)}"
-            )
+        """Tap these layers, in this order; -1 is the embedding output, n the output of decoder layer n."""
         for handle in self._handles:
             handle.remove()
-        self.layer_ids = ids
-        self._handles = [self._hook(layer, place) for place, layer in enumerate(ids)]
+        self._handles = [self._hook(layer, place) for place, layer in enumerate(layer_ids)]
 
     def _hook(self, layer: int, place: int) -> RemovableHandle:
         if layer == EMBEDDING:

@@ -63,9 +63,9 @@ class AttentionBackend(Protocol):
         Args:
             plan: what :meth:`plan` returned for this batch.
             layer: layer index.
-            query: [H, T, d] after RoPE.
-            key: [K, T, d] after RoPE.
-            value: [K, T, d].
+            query: [T, H, d] after RoPE.
+            key: [T, K, d] after RoPE.
+            value: [T, K, d].
             rule: how this layer attends.
 
         Returns:

@@ -37,13 +37,16 @@ class CpuBackend:
         self.page_size = page_size
         self._limits = TileLimits(piece_rows=_PIECE_ROWS, tile_pages=self._pages_per_tile())
         self._pool = torch.empty(0)
-        self._work = torch.empty(0)
+        self._slots: list[tuple[Tensor, Tensor]] = []
+        self._work = torch.empty(0, dtype=shape.dtype, device=shape.device)
 
     def allocate(self, num_pages: int) -> None:
         """Make room for ``num_pages`` pages; earlier contents are lost."""
         s = self.shape
         sizes = (s.num_layers, 2, s.num_kv_heads, num_pages, self.page_size, s.head_dim)
         self._pool = torch.zeros(sizes, dtype=s.dtype, device=s.device)
+        by_slot = self._pool.flatten(3, 4)  # [layers, 2, K, slots, d]
+        self._slots = [(by_slot[layer, 0], by_slot[layer, 1]) for layer in range(s.num_layers)]
 
     def plan(self, batch: PackedBatch) -> CpuPlan:
         """Clear the pages this batch opens, so that no number of a former owner can ever reach a product."""
@@ -57,45 +60,39 @@ class CpuBackend:
         self, plan: CpuPlan, layer: int, query: Tensor, key: Tensor, value: Tensor, rule: AttentionRule
     ) -> Tensor:
         """Store keys and values, then attend; see :class:`AttentionBackend`."""
-        pool = self._pool[layer]
-        slots = pool.flatten(2, 3)  # [2, K, slots, d]
-        slots[0].index_copy_(1, plan.batch.kv_slots, key)
-        slots[1].index_copy_(1, plan.batch.kv_slots, value)
+        key_slots, value_slots = self._slots[layer]
+        key_slots.index_copy_(1, plan.batch.kv_slots, key.transpose(0, 1))
+        value_slots.index_copy_(1, plan.batch.kv_slots, value.transpose(0, 1))
         tiles = plan.tiles.get(rule.window)
         if tiles is None:
             tiles = make_tiles(plan.batch, rule.window, self._limits, query.dtype)
             plan.tiles[rule.window] = tiles
-        folded = query.unflatten(0, (self.shape.num_kv_heads, -1))  # [K, G, T, d]
-        if len(tiles) == 1 and isinstance(tiles[0].rows, slice):
-            return self._attend_tile(pool, tiles[0], folded, rule).flatten(1)
-        out = torch.empty((query.shape[1], *folded.shape[:2], query.shape[2]), dtype=query.dtype, device=query.device)
+        if len(tiles) == 1 and tiles[0].padded is None:
+            return self._attend_tile(layer, tiles[0], query, rule)
+        out = torch.empty((query.shape[0], query.shape[1] * query.shape[2]), dtype=query.dtype, device=query.device)
         for tile in tiles:
-            _scatter(out, tile, self._attend_tile(pool, tile, folded, rule))
-        return out.flatten(1)
+            tile.scatter(out, self._attend_tile(layer, tile, tile.select(query), rule))
+        return out
 
-    def _attend_tile(self, pool: Tensor, tile: Tile, query: Tensor, rule: AttentionRule) -> Tensor:
-        """[n * Q, K, G, d] attention of the tile's rows."""
-        heads, groups, _, dim = query.shape
+    def _attend_tile(self, layer: int, tile: Tile, query: Tensor, rule: AttentionRule) -> Tensor:
+        """[n * Q, H * d] attention of the tile's rows, given as [n * Q, H, d]."""
+        heads, dim = self.shape.num_kv_heads, self.shape.head_dim
         n, q = tile.num_pieces, tile.num_rows
-        keys, values = self._gather(pool, tile)  # [K * n, S, d]
-        rows = query[:, :, tile.rows].unflatten(2, (n, q))  # [K, G, n, Q, d]
-        rows = rows.transpose(1, 2).reshape(heads * n, groups * q, dim)
-        scores = torch.bmm(rows * rule.scale, keys.transpose(1, 2))
-        if rule.softcap is not None:
-            scores = scores.div_(rule.softcap).tanh_().mul_(rule.softcap)
-        scores.view(heads, n, groups, q, -1)[..., tile.masked_from :] += tile.bias
+        keys, values = self._gather(layer, tile)  # [K * n, S, d]
+        rows = query.view(n, q, heads, -1, dim).permute(2, 0, 3, 1, 4).reshape(heads * n, -1, dim)
+        scores = _masked_scores(rows, keys, tile, rule, heads)
         mixed = torch.bmm(torch.softmax(scores, -1), values)
-        return mixed.view(heads, n, groups, q, dim).permute(1, 3, 0, 2, 4).flatten(0, 1)
+        return mixed.view(heads, n, -1, q, dim).permute(1, 3, 0, 2, 4).reshape(n * q, -1)
 
-    def _gather(self, pool: Tensor, tile: Tile) -> tuple[Tensor, Tensor]:
+    def _gather(self, layer: int, tile: Tile) -> tuple[Tensor, Tensor]:
         """Keys and values of the tile, each [K * n, S, d], in a work space that the next tile overwrites."""
         s = self.shape
-        sizes = (2, s.num_kv_heads, tile.pages.shape[0], self.page_size, s.head_dim)
-        count = 2 * s.num_kv_heads * tile.pages.shape[0] * self.page_size * s.head_dim
-        if self._work.numel() < count or self._work.device != pool.device:
+        pages = tile.pages.shape[0]
+        count = 2 * s.num_kv_heads * pages * self.page_size * s.head_dim
+        if self._work.numel() < count:
             self._work = torch.empty(count, dtype=s.dtype, device=s.device)
-        both = self._work[:count].view(sizes)
-        torch.index_select(pool, 2, tile.pages, out=both)
+        both = self._work[:count].view(2, s.num_kv_heads, pages, self.page_size, s.head_dim)
+        torch.index_select(self._pool[layer], 2, tile.pages, out=both)
         keys, values = both.view(2, s.num_kv_heads * tile.num_pieces, -1, s.head_dim)
         return keys, values
 
@@ -109,11 +106,14 @@ def _opens_page(q_len: int, kv_len: int, page_size: int) -> bool:
     return (kv_len - 1) // page_size > (kv_len - q_len - 1) // page_size
 
 
-def _scatter(out: Tensor, tile: Tile, rows: Tensor) -> None:
-    """Put the rows of a tile into their places of [T, K, G, d]."""
-    if isinstance(tile.rows, slice):
-        out[tile.rows] = rows
-    else:
-        assert tile.valid is not None
-        assert tile.targets is not None
-        out.index_copy_(0, tile.targets, rows.index_select(0, tile.valid))
+def _masked_scores(rows: Tensor, keys: Tensor, tile: Tile, rule: AttentionRule, heads: int) -> Tensor:
+    """[K * n, G * Q, S] scores of rows [K * n, G * Q, d]; a mask small enough to repeat joins the product."""
+    if rule.softcap is None and tile.repeats_mask(rows.shape[0] * rows.shape[1]):
+        mask = tile.full_mask(heads, rows.shape[1] // tile.num_rows)
+        return torch.baddbmm(mask, rows, keys.transpose(1, 2), alpha=rule.scale)
+    scores = torch.bmm(rows * rule.scale, keys.transpose(1, 2))
+    if rule.softcap is not None:
+        scores = scores.div_(rule.softcap).tanh_().mul_(rule.softcap)
+    grid = scores.view(heads, tile.num_pieces, -1, tile.num_rows, keys.shape[1])
+    grid[..., tile.masked_from :] += tile.bias
+    return scores

@@ -8,12 +8,14 @@ with about the same number of keys. Everything here is made once per forward and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from dspark.core import PackedBatch
+
+_MAX_REPEATED = 1 << 20  # entries of a mask that is repeated for every head
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +30,22 @@ class Piece:
     num_pages: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
+class Padding:
+    """Rows of a tile whose pieces differ in length.
+
+    Attributes:
+        rows: [n * Q] batch row of each place; places past the end of a piece repeat its last row.
+        places: [k] places that hold a row of their own.
+        targets: [k] the batch rows of those places.
+    """
+
+    rows: Tensor
+    places: Tensor
+    targets: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tile:
     """Pieces served together. n pieces, Q rows of the longest, P pages of the longest, S = P * page_size keys.
 
@@ -36,9 +53,8 @@ class Tile:
         num_pieces: n.
         num_rows: Q.
         pages: [n * P] pages to gather.
-        rows: batch rows of the pieces, as a slice when they are n * Q rows in order, else [n * Q] with padding.
-        valid: None with a slice, else [k] places in [n * Q] that hold a real row.
-        targets: None with a slice, else [k] the batch rows of those places.
+        start: first batch row, where the tile's rows are n * Q consecutive ones.
+        padded: the rows where they are not.
         masked_from: keys before this one are seen by all rows.
         bias: [n, 1, Q, S - masked_from] 0 or -inf.
     """
@@ -46,11 +62,39 @@ class Tile:
     num_pieces: int
     num_rows: int
     pages: Tensor
-    rows: slice | Tensor
-    valid: Tensor | None
-    targets: Tensor | None
+    start: int
+    padded: Padding | None
     masked_from: int
     bias: Tensor
+    masks: dict[int, Tensor] = field(default_factory=dict)
+
+    def select(self, rows: Tensor) -> Tensor:
+        """[n * Q, ...] the tile's rows of a batch [T, ...]."""
+        if self.padded is None:
+            return rows[self.start : self.start + self.num_pieces * self.num_rows]
+        return rows[self.padded.rows]
+
+    def scatter(self, out: Tensor, rows: Tensor) -> None:
+        """Put the tile's rows [n * Q, ...] into their places of a batch [T, ...]."""
+        if self.padded is None:
+            self.select(out).copy_(rows)
+        else:
+            out.index_copy_(0, self.padded.targets, rows.index_select(0, self.padded.places))
+
+    def repeats_mask(self, num_rows: int) -> bool:
+        """Whether the mask may be repeated for all ``num_rows`` rows of all heads."""
+        keys = self.masked_from + self.bias.shape[-1]
+        return num_rows * keys <= _MAX_REPEATED
+
+    def full_mask(self, heads: int, groups: int) -> Tensor:
+        """[K * n, G * Q, S] mask for K heads and G groups; made once and shared by all layers."""
+        mask = self.masks.get(heads)
+        if mask is None:
+            n, _, q, _ = self.bias.shape
+            whole = torch.nn.functional.pad(self.bias, (self.masked_from, 0))
+            mask = whole[None].expand(heads, n, groups, q, -1).reshape(heads * n, groups * q, -1)
+            self.masks[heads] = mask
+        return mask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,15 +161,13 @@ def _fits(pieces: Sequence[Piece], limits: TileLimits) -> bool:
 
 def _tile(batch: PackedBatch, pieces: Sequence[Piece], window: int | None, dtype: torch.dtype) -> Tile:
     num_rows = max(piece.length for piece in pieces)
-    rows, valid, targets = _tile_rows(pieces, num_rows, batch.input_ids.device)
     masked_from, bias = _tile_bias(batch, pieces, num_rows, window, dtype)
     return Tile(
         num_pieces=len(pieces),
         num_rows=num_rows,
         pages=_tile_pages(batch, pieces),
-        rows=rows,
-        valid=valid,
-        targets=targets,
+        start=pieces[0].row,
+        padded=_tile_padding(pieces, num_rows, batch.input_ids.device),
         masked_from=masked_from,
         bias=bias,
     )
@@ -143,17 +185,15 @@ def _tile_pages(batch: PackedBatch, pieces: Sequence[Piece]) -> Tensor:
     return batch.page_table[requests[:, None], torch.tensor(columns, device=device)].flatten()
 
 
-def _tile_rows(
-    pieces: Sequence[Piece], num_rows: int, device: torch.device
-) -> tuple[slice | Tensor, Tensor | None, Tensor | None]:
-    """Rows of a tile; a slice where they need no padding."""
+def _tile_padding(pieces: Sequence[Piece], num_rows: int, device: torch.device) -> Padding | None:
+    """None where the rows are consecutive and need no padding."""
     first = pieces[0].row
     if all(piece.length == num_rows and piece.row == first + i * num_rows for i, piece in enumerate(pieces)):
-        return slice(first, first + len(pieces) * num_rows), None, None
+        return None
     rows = [piece.row + min(i, piece.length - 1) for piece in pieces for i in range(num_rows)]
-    valid = [n * num_rows + i for n, piece in enumerate(pieces) for i in range(piece.length)]
-    padded, places = torch.tensor(rows, device=device), torch.tensor(valid, device=device)
-    return padded, places, padded[places]
+    places = torch.tensor([n * num_rows + i for n, piece in enumerate(pieces) for i in range(piece.length)])
+    padded = torch.tensor(rows)
+    return Padding(rows=padded.to(device), places=places.to(device), targets=padded[places].to(device))
 
 
 def _tile_bias(
