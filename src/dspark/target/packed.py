@@ -49,7 +49,7 @@ class PackedTarget:
         self._embedding = embedding
         self._head = head
         self._head_weight = head_weight
-        self.backend = backend
+        self._backend = backend
         self._tap_layers: tuple[int, ...] = ()
 
     @property
@@ -65,7 +65,7 @@ class PackedTarget:
     @property
     def page_size(self) -> int:
         """Tokens per page; the backend decides."""
-        return self.backend.page_size
+        return self._backend.page_size
 
     @property
     def tap_layers(self) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ class PackedTarget:
 
     def allocate(self, num_pages: int) -> None:
         """Make room for ``num_pages`` pages of keys and values; earlier contents are lost."""
-        self.backend.allocate(num_pages)
+        self._backend.allocate(num_pages)
 
     def set_taps(self, layer_ids: Sequence[int]) -> None:
         """Gather the outputs of these layers in every forward (-1: embedding output, n: raw output of layer n).
@@ -103,7 +103,7 @@ class PackedTarget:
             want_hidden: also return the hidden states after the final norm.
         """
         features = self._feature_buffer(batch.num_rows)
-        hidden = self._body.run(batch, self.backend, self.backend.plan(batch), features)
+        hidden = self._body.run(batch, self._backend, self._backend.plan(batch), features)
         rows = hidden if batch.logit_rows.shape[0] == batch.num_rows else hidden[batch.logit_rows]
         return TargetOutput(logits=self.lm_head(rows), features=features, last_hidden=hidden if want_hidden else None)
 
