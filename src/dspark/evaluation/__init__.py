@@ -1,10 +1,20 @@
 """Measuring and proving, through the public engine only: decoding speed, losslessness, the demo."""
 
-from dspark.evaluation.arms import Arm, dflash_drafter, make_arm, plain_arm, without_sequential_head
+from dspark.evaluation.arms import Arm, dflash_drafter, drafter_arms, make_arm, plain_arm, without_sequential_head
 from dspark.evaluation.builtin_prompts import builtin_prompt_sets
 from dspark.evaluation.decode import DecodePlan, Measurement, count_turns, measure_decoding
 from dspark.evaluation.decode_report import DecodeReport, make_report
-from dspark.evaluation.lossless import NEAR_TIE, Audit, AuditPlan, Difference, audit_greedy, count_texts
+from dspark.evaluation.demo import Pair, SideBySide
+from dspark.evaluation.lossless import (
+    NEAR_TIE,
+    Audit,
+    AuditPlan,
+    Difference,
+    audit_arm,
+    audit_drafters,
+    audit_greedy,
+    count_texts,
+)
 from dspark.evaluation.machine import Machine, this_machine
 from dspark.evaluation.margins import first_difference, logit_margin
 from dspark.evaluation.plot import can_plot, plot_report
@@ -22,15 +32,20 @@ __all__ = [
     "Difference",
     "Machine",
     "Measurement",
+    "Pair",
     "PromptSet",
     "Run",
+    "SideBySide",
     "TransformersArm",
+    "audit_arm",
+    "audit_drafters",
     "audit_greedy",
     "builtin_prompt_sets",
     "can_plot",
     "count_texts",
     "count_turns",
     "dflash_drafter",
+    "drafter_arms",
     "first_difference",
     "greedy",
     "load_prompt_sets",

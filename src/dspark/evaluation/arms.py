@@ -12,6 +12,7 @@ from dspark.scheduling import VerifyPolicy
 from dspark.target import LoadedTarget
 
 _ROWS = 512
+_USUAL_THRESHOLD = "threshold:0.5"
 
 Progress = Callable[[int, str], None]
 """Told how much is done so far, and a note about it."""
@@ -83,6 +84,25 @@ def make_arm(
 def plain_arm(loaded: LoadedTarget) -> Arm:
     """Plain decoding, what all others are compared with."""
     return make_arm(loaded, "none", name="plain")
+
+
+def drafter_arms(loaded: LoadedTarget, drafter: str, policies: Sequence[str] | None = None) -> tuple[Arm, ...]:
+    """Arms of one drafter with several policies; none where ``auto`` finds no drafter, or for ``none``.
+
+    Args:
+        loaded: the target.
+        drafter: as users name it.
+        policies: as users write them; None for whole blocks and, if the drafter has confidences, a threshold.
+
+    Raises:
+        InputError: as :func:`make_arm`.
+    """
+    first = make_arm(loaded, drafter)
+    if not first.drafter.block_size:
+        return ()
+    usual = ("fixed", _USUAL_THRESHOLD) if first.drafter.has_confidence else ("fixed",)
+    names = {policy: first.name if policy == "fixed" else f"{first.name} {policy}" for policy in policies or usual}
+    return tuple(make_arm(loaded, first.drafter, policy, name=name) for policy, name in names.items())
 
 
 def without_sequential_head(checkpoint: DSparkCheckpoint) -> DSparkCheckpoint:

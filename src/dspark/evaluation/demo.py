@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dspark.core import SamplingParams
-from dspark.engine import StepOutput
+from dspark.core import InputError, SamplingParams
+from dspark.engine import StepOutput, shipped_drafter
 from dspark.evaluation.arms import Arm, Progress, make_arm, no_progress, plain_arm
 from dspark.evaluation.builtin_prompts import builtin_prompt_sets
-from dspark.evaluation.lossless import Audit, AuditPlan, audit_greedy, margin_at
+from dspark.evaluation.lossless import NEAR_TIE, Audit, AuditPlan, audit_greedy, margin_at
 from dspark.evaluation.margins import first_difference
 from dspark.evaluation.prompts import PromptSet
 from dspark.evaluation.runs import Ids, Run, greedy, run_prompts
@@ -80,9 +80,14 @@ class Pair:
     fast: Arm
 
     @classmethod
-    def of(cls, loaded: LoadedTarget, drafter: str, policy: str) -> Pair:
+    def of(cls, loaded: LoadedTarget, drafter: str, policy: str = "fixed") -> Pair:
         """Arms over a target; see :func:`make_arm`."""
         return cls(plain=plain_arm(loaded), fast=make_arm(loaded, drafter, policy))
+
+    def asked(self, number: int) -> str:
+        """What the user says in one of the demo's prompts."""
+        messages = [prompt for entry in demo_sets() for prompt in entry.prompts][number]
+        return messages if isinstance(messages, str) else str(messages[-1]["content"])
 
     def prompts(self) -> list[tuple[int, ...]]:
         """Token ids of the demo's prompts."""
@@ -92,6 +97,28 @@ class Pair:
 def demo_sets() -> tuple[PromptSet, ...]:
     """The demo's prompts: two word problems, two about code, two of everyday chat."""
     return builtin_prompt_sets(_PER_DOMAIN)
+
+
+def fall_back(loaded: LoadedTarget, drafter: str) -> tuple[str, str]:
+    """The drafter to show, and a remark: where none is shipped for the target, n-gram lookup stands in for it."""
+    if drafter == "auto" and shipped_drafter(loaded.name) is None:
+        return "ngram", f" (no drafter is shipped for {loaded.name}, so drafts are looked up in the text)"
+    if drafter == "none":
+        raise InputError("the demo compares a drafter with plain decoding; give one, or auto")
+    return drafter, ""
+
+
+def about_parting(parting: Parting, dtype: str) -> str:
+    """One sentence about a text that differs."""
+    where = f"text {parting.prompt + 1} goes another way at token {parting.position + 1}"
+    if parting.margin is None:
+        return f"{where}, where one of the two ends"
+    return f"{where}, where the two tokens are {parting.margin:.2g} logits apart in {dtype}"
+
+
+def is_fault(parting: Parting) -> bool:
+    """Whether a difference in float32 is more than a near tie."""
+    return parting.margin is None or parting.margin >= NEAR_TIE
 
 
 def show(arm: Arm, prompt: Ids, max_tokens: int) -> Iterator[StepOutput]:
@@ -119,9 +146,9 @@ def side_by_side(
 
 
 def prove(pair: Pair, max_tokens: int, *, progress: Progress = no_progress) -> Audit:
-    """Audit the demo's prompts; ``pair`` should be in float32, where rounding hardly ever flips a token."""
+    """Audit the demo's prompts, all at once; ``pair`` is in float32, where rounding hardly ever flips a token."""
     prompts = tuple(prompt for entry in demo_sets() for prompt in entry.prompts)
-    plan = AuditPlan(max_tokens=max_tokens, batch_sizes=(len(prompts),))
+    plan = AuditPlan(max_tokens=max_tokens, batch_sizes=(len(prompts),), plain_batch_size=len(prompts))
     return audit_greedy(pair.plain, [pair.fast], [PromptSet(domain="demo", prompts=prompts)], plan, progress=progress)
 
 

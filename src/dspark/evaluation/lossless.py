@@ -7,13 +7,17 @@ Float results may depend on the shape of a batch, so two greedy runs may part wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from dspark.core import InputError
-from dspark.evaluation.arms import Arm, Progress, no_progress
+from dspark.drafters.dspark import load_checkpoint
+from dspark.engine import shipped_drafter
+from dspark.evaluation.arms import Arm, Progress, dflash_drafter, make_arm, no_progress
 from dspark.evaluation.margins import first_difference, logit_margin
 from dspark.evaluation.prompts import PromptSet
 from dspark.evaluation.runs import Ids, greedy, run_prompts
+from dspark.target import LoadedTarget
 
 NEAR_TIE = 1e-4
 """Largest logit margin (float32) at which a difference counts as a tie and not as a fault."""
@@ -26,13 +30,15 @@ class AuditPlan:
     Attributes:
         max_tokens: length limit of every answer.
         batch_sizes: numbers of answers in progress at a time.
+        plain_batch_size: the same for plain decoding; one at a time is the strictest yardstick.
     """
 
     max_tokens: int = 128
     batch_sizes: tuple[int, ...] = (1, 8)
+    plain_batch_size: int = 1
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1 or not self.batch_sizes or min(self.batch_sizes) < 1:
+        if self.max_tokens < 1 or not self.batch_sizes or min(*self.batch_sizes, self.plain_batch_size) < 1:
             raise InputError(
                 f"max_tokens and batch sizes must be >= 1, got {self.max_tokens} and {list(self.batch_sizes)}"
             )
@@ -96,10 +102,40 @@ class Audit:
         return not self.faults
 
 
+def audit_drafters(loaded: LoadedTarget) -> tuple[str, ...]:
+    """What is audited by default: everything there is for the target."""
+    return ("ngram",) if shipped_drafter(loaded.name) is None else ("ngram", "dflash", "auto")
+
+
+def audit_arm(loaded: LoadedTarget, drafter: str, policy: str = "fixed") -> Arm:
+    """An arm to audit.
+
+    Args:
+        loaded: the target.
+        drafter: ``ngram``, ``auto``, a checkpoint directory; or ``dflash`` (the shipped drafter without its sequential
+            head) or ``dflash:PATH`` (the same of another one).
+        policy: as users write it.
+
+    Raises:
+        InputError: there is no such drafter.
+    """
+    kind, _, path = drafter.partition(":")
+    if kind != "dflash":
+        arm = make_arm(loaded, drafter, policy)
+        if not arm.drafter.block_size:
+            raise InputError(f"drafter {drafter!r} drafts nothing for {loaded.name}; give one that can be audited")
+        return arm if drafter in ("auto", "ngram") else replace(arm, name=f"{arm.name} {Path(drafter).name}")
+    place = path or shipped_drafter(loaded.name)
+    if not place:
+        raise InputError(f"no drafter is shipped for {loaded.name}; give dflash:PATH")
+    made = dflash_drafter(load_checkpoint(place), loaded)
+    return make_arm(loaded, made, policy, name=f"dflash {Path(path).name}" if path else "dflash")
+
+
 def audit_greedy(
     plain: Arm, arms: Sequence[Arm], sets: Sequence[PromptSet], plan: AuditPlan, *, progress: Progress = no_progress
 ) -> Audit:
-    """Compare the arms with plain decoding of each prompt alone.
+    """Compare the arms with plain decoding.
 
     Args:
         plain: the null drafter.
@@ -116,7 +152,7 @@ def audit_greedy(
     done = 0
     for entry in sets:
         prompts = entry.token_ids(plain.loaded.tokenizer)
-        expected = answers(plain, prompts, plan.max_tokens, 1)
+        expected = answers(plain, prompts, plan.max_tokens, plan.plain_batch_size)
         progress(done := done + len(prompts), f"{entry.domain} {plain.name}")
         for arm in arms:
             for size in plan.batch_sizes:

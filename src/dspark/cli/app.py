@@ -1,0 +1,60 @@
+"""All verbs together. Nothing here imports torch: help must come at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from dspark.cli.bench import bench_app
+from dspark.cli.chat import chat
+from dspark.cli.check import check_app
+from dspark.cli.data import data_app
+from dspark.cli.demo import demo
+from dspark.cli.exits import guarded
+from dspark.cli.generate import generate
+from dspark.cli.info import info
+from dspark.cli.threads import bind_threads
+from dspark.cli.train import train
+
+
+class Verbs(TyperGroup):
+    """Shows errors as one line and turns them into exit codes."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the options before the verb."""
+        parent_method = super().make_context
+        return guarded(lambda: parent_method(info_name, args, parent, **extra))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb."""
+        parent_method = super().invoke
+        return guarded(lambda: parent_method(ctx))
+
+
+def _setup(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+    """Language models that answer faster through speculation, with exactly the same text."""
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"dspark {installed('dspark')}")
+        raise typer.Exit
+    bind_threads()
+
+
+_VERBS: Sequence[Callable[..., None]] = (generate, chat, demo, info, train)
+
+
+def _make_app() -> typer.Typer:
+    made = typer.Typer(cls=Verbs, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    made.callback()(_setup)
+    for verb in _VERBS:
+        made.command()(verb)
+    for name, group in (("bench", bench_app), ("check", check_app), ("data", data_app)):
+        made.add_typer(group, name=name)
+    return made
+
+
+app = _make_app()

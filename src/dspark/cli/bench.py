@@ -1,0 +1,107 @@
+"""``dspark bench``: speed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dspark.cli.build import open_target
+from dspark.cli.lists import integers
+from dspark.cli.options import Device, Dtype, Target
+from dspark.cli.screen import note, out, progress_bar, waiting
+
+if TYPE_CHECKING:
+    from dspark.evaluation import DecodeReport
+    from dspark.evaluation.decode import AnyArm
+    from dspark.target import LoadedTarget
+
+bench_app = typer.Typer(help="Measure speed.", no_args_is_help=True)
+
+
+@bench_app.callback()
+def _group() -> None:
+    """Measure speed."""
+
+
+@bench_app.command()
+def decode(
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option("--prompts", metavar="FILE[:N]", help="JSONL prompts, the first N of them. May be repeated."),
+    ] = None,
+    target: Target = None,
+    drafter: Annotated[str, typer.Option("--drafter", "-d", help="auto, none, or a checkpoint directory.")] = "auto",
+    policy: Annotated[
+        list[str] | None,
+        typer.Option("--policy", "-p", help="Policies for the drafter. May be repeated [fixed, threshold:0.5]."),
+    ] = None,
+    dtype: Dtype = None,
+    device: Device = None,
+    max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 128,
+    repeats: Annotated[int, typer.Option(help="How often everything is run.")] = 3,
+    concurrency: Annotated[str, typer.Option(help="Answers at a time; several numbers with commas between.")] = "1",
+    ngram: Annotated[bool, typer.Option("--ngram/--no-ngram", help="Also n-gram lookup.")] = True,
+    transformers: Annotated[
+        bool, typer.Option("--transformers/--no-transformers", help="Also generate() of transformers.")
+    ] = True,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder for report.json, report.md and report.png.")
+    ] = None,
+) -> None:
+    """Decoding speed: plain, with drafts, and by transformers, taking turns on the same prompts, greedy."""
+    with waiting("Starting ..."):
+        from dspark import evaluation as ev
+    plan = ev.DecodePlan(max_tokens=max_tokens, repeats=repeats, concurrency=integers("--concurrency", concurrency))
+    sets = ev.load_prompt_sets(prompts) if prompts else ev.builtin_prompt_sets()
+    loaded = open_target(target, dtype, device)
+    note(loaded.notes)
+    with waiting("Loading drafters ..."):
+        arms = _arms(loaded, drafter, policy, ngram=ngram, transformers=transformers)
+    with progress_bar("Measuring", ev.count_turns(arms, sets, plan)) as update:
+        measured = ev.measure_decoding(arms, sets, plan, loaded, progress=update)
+    report = ev.make_report(measured, arms, loaded, plan, ev.this_machine())
+    _print(report)
+    if folder is not None:
+        _write(report, folder)
+
+
+def _arms(
+    loaded: LoadedTarget, drafter: str, policies: list[str] | None, *, ngram: bool, transformers: bool
+) -> list[AnyArm]:
+    from dspark import evaluation as ev
+
+    arms: list[AnyArm] = [ev.plain_arm(loaded), *ev.drafter_arms(loaded, drafter, policies)]
+    if len(arms) == 1:
+        note([f"no drafter for {loaded.name}: measuring without one (give one with --drafter)"])
+    if ngram:
+        arms.append(ev.make_arm(loaded, "ngram"))
+    if transformers:
+        arms.append(ev.TransformersArm(loaded))
+    return arms
+
+
+def _print(report: DecodeReport) -> None:
+    console, text = out(), report.to_markdown()
+    if console.is_terminal:
+        from rich.markdown import Markdown
+
+        console.print(Markdown(text))
+    else:
+        print(text, end="")
+
+
+def _write(report: DecodeReport, folder: Path) -> None:
+    from dspark.evaluation import can_plot, plot_report
+    from dspark.evaluation.plot import EXTRA
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_text(report.to_json(), encoding="utf-8")
+    (folder / "report.md").write_text(report.to_markdown(), encoding="utf-8")
+    if can_plot():
+        with waiting("Drawing ..."):
+            plot_report(report, folder / "report.png")
+    else:
+        typer.echo(f"no report.png: that needs matplotlib (pip install '{EXTRA}')", err=True)
+    typer.echo(f"written to {folder}", err=True)

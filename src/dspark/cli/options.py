@@ -1,0 +1,48 @@
+"""Options that several verbs share. None means the default of what is built with it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        help="Model: smollm2-135m (the default), a Hugging Face directory, a GGUF file or a hub id.",
+        show_default=False,
+    ),
+]
+Drafter = Annotated[
+    str | None,
+    typer.Option(
+        "--drafter",
+        "-d",
+        help="auto (the one shipped for the target; the default), none, ngram, or a checkpoint directory.",
+        show_default=False,
+    ),
+]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        "-p",
+        help="How much of each draft is verified: fixed (all; the default), fixed:K, or threshold:T.",
+        show_default=False,
+    ),
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option("--dtype", help="auto (the default), float32, bfloat16 or float16.", show_default=False),
+]
+Device = Annotated[str | None, typer.Option("--device", help="auto (the default), cpu, cuda.", show_default=False)]
+Override = Annotated[
+    list[str] | None, typer.Option("--set", help="Change one field of the recipe, NAME=VALUE. May be repeated.")
+]
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Only the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}

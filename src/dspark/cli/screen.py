@@ -1,0 +1,88 @@
+"""What goes to the screen: consoles, a spinner while something loads, progress bars, notes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_PATIENCE = 2.0
+"""Seconds before a bar appears."""
+
+
+def out() -> Console:
+    """Console on stdout; texts are printed as they are."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def err() -> Console:
+    """Console on stderr."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Turn a spinner on the terminal while the body runs."""
+    console = err()
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield
+
+
+def note(lines: Iterable[str]) -> None:
+    """Dim remarks, for people only."""
+    console = err()
+    if console.is_terminal:
+        for line in lines:
+            console.print(line, style="dim")
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """A bar with an estimate of the time left, on stderr if that is a terminal, once two seconds have passed.
+
+    Yields:
+        A function to call with how many are done and a short note.
+    """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", style="dim"),
+    )
+    console, started = err(), time.monotonic()
+    bar = Progress(*columns, console=console, transient=True)
+    task = bar.add_task(what, total=total, note="")
+
+    def update(done: int, remark: str) -> None:
+        bar.update(task, completed=done, note=remark)
+        if console.is_terminal and not bar.live.is_started and time.monotonic() - started >= _PATIENCE:
+            bar.start()
+
+    try:
+        yield update
+    finally:
+        if bar.live.is_started:
+            bar.stop()

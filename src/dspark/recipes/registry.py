@@ -1,0 +1,26 @@
+"""Recipes by name."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from dspark.core import InputError
+from dspark.recipes.recipe import Recipe
+from dspark.recipes.shipped import shipped
+from dspark.recipes.tiny import tiny
+
+RECIPES = {"shipped": shipped, "tiny": tiny}
+"""Functions that return complete recipes."""
+
+
+def find_recipe(name: str) -> Recipe:
+    """Build the recipe of that name.
+
+    Raises:
+        InputError: there is none; the nearest one is named.
+    """
+    if name in RECIPES:
+        return RECIPES[name]()
+    near = get_close_matches(name, RECIPES, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise InputError(f"there is no recipe {name!r}; {hint}known are: {', '.join(RECIPES)}")
