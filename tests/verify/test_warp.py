@@ -22,7 +22,7 @@ OPTIONS = st.fixed_dictionaries(
     {
         "temperature": st.sampled_from([0.3, 0.7, 1.0, 1.5]),
         "top_k": st.sampled_from([0, 1, 2, 5, 70, 700]),
-        "top_p": st.sampled_from([0.05, 0.5, 0.9, 0.99, 1.0]),
+        "top_p": st.sampled_from([0.0517, 0.5031, 0.9013, 0.9907, 1.0]),
         "min_p": st.sampled_from([0.0, 0.01, 0.3, 1.0]),
     }
 )

@@ -19,7 +19,7 @@ class RowSampling:
 
     Attributes:
         greedy: [N] bool, rows of greedy requests; their other entries are neutral.
-        temperature: [N] float32 > 0, None when all are 1.
+        temperature: [N] float64 > 0, None when all are 1.
         top_k: [N] int64, 0 keeps all; None when no row uses it.
         top_p: [N] float64 in (0, 1]; None when no row uses it.
         min_p: [N] float64 in [0, 1]; None when no row uses it.
@@ -39,7 +39,7 @@ class RowSampling:
             return cls(greedy=greedy)
         return cls(
             greedy=greedy,
-            temperature=_column(greedy, [_bounded(p.temperature) for p in params], 1.0, np.float32),
+            temperature=_column(greedy, [_bounded(p.temperature) for p in params], 1.0, np.float64),
             top_k=_column(greedy, [p.top_k for p in params], 0, np.int64),
             top_p=_column(greedy, [p.top_p for p in params], 1.0, np.float64),
             min_p=_column(greedy, [p.min_p for p in params], 0.0, np.float64),

@@ -25,7 +25,8 @@ class TokenCounts:
     def commit(self, tokens: Sequence[int]) -> None:
         """Append output tokens."""
         for token in tokens:
-            self._counts[self._place_of(token)] += 1
+            place = self._place_of(token)
+            self._counts[place] += 1
 
     def _place_of(self, token: int) -> int:
         place = self._place.setdefault(token, len(self._place))
