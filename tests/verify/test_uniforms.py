@@ -62,7 +62,7 @@ def test_streams_are_distinct() -> None:
 @pytest.mark.pitfall(19)
 def test_numbers_belong_to_a_request_alone() -> None:
     """Neither the batch nor the block length changes the number of a slot."""
-    seeds, rounds = [5, 2**64 - 1, 7], [0, 9, 2]
+    seeds, rounds = [5, 2**70 + 1, 7], [0, 9, 2]
     many, one = RoundUniforms.of(seeds, rounds, 7), RoundUniforms.of(seeds[1:2], rounds[1:2], 2)
     np.testing.assert_array_equal(many.draft[1, :2], one.draft[0])
     np.testing.assert_array_equal(many.accept[1, :2], one.accept[0])

@@ -29,8 +29,13 @@ class RoundUniforms:
 
     @classmethod
     def of(cls, seeds: Sequence[int], rounds: Sequence[int], length: int) -> RoundUniforms:
-        """Numbers of each request's own seed and round; those of slot j do not depend on ``length`` or the batch."""
-        seed, counter = np.array(seeds, np.uint64), np.array(rounds, np.uint64)
+        """Numbers of each request's own seed (taken modulo 2^64) and round.
+
+        Those of slot j depend on neither ``length`` nor the batch. Which number meets which token does depend on where
+        rounds begin: another drafter or other verify lengths turn a seed into another sample of the same law.
+        """
+        seed = np.array([int(s) % 2**64 for s in seeds], np.uint64)
+        counter = np.array(rounds, np.uint64)
         return cls(
             draft=uniforms(seed, counter, DRAFT, length),
             accept=uniforms(seed, counter, ACCEPT, length),
