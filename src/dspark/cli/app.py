@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -34,13 +34,20 @@ class Verbs(TyperGroup):
         return guarded(lambda: parent_method(ctx))
 
 
-def _setup(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
-    """Language models that answer faster through speculation, with exactly the same text."""
-    if version:
-        from importlib.metadata import version as installed
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
 
-        typer.echo(f"dspark {installed('dspark')}")
+        typer.echo(f"dspark {version('dspark')}")
         raise typer.Exit
+
+
+def _setup(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """Language models that answer faster through speculation, with exactly the same text."""
     bind_threads()
 
 

@@ -55,6 +55,8 @@ def explain(error: Exception) -> str | None:
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         return place + (error.strerror or str(error) or type(error).__name__)
+    if type(error).__name__ == "SafetensorError":
+        return f"a file of weights is damaged or cannot be written: {error}"
     if isinstance(error, (RuntimeError, MemoryError)):
         return next((said for sign, said in _RUNTIME_ERRORS.items() if sign in str(error)), None)
     return None

@@ -43,15 +43,14 @@ def model_facts(llm: LLM) -> dict[str, Facts]:
 def target_facts(loaded: LoadedTarget) -> Facts:
     """Sizes of a target."""
     target, facts = loaded.target, loaded.target.facts
-    weights = {tensor.data_ptr(): tensor for tensor in target.model.parameters()}.values()
     return {
         "name": loaded.name,
         "source": loaded.source,
         "family": facts.model_type,
         "dtype": _short(target.dtype),
         "device": str(target.device),
-        "parameters": sum(tensor.numel() for tensor in weights),
-        "weights_bytes": sum(tensor.nbytes for tensor in weights),
+        "parameters": facts.num_parameters,
+        "weights_bytes": target.weight_bytes(),
         "layers": facts.num_layers,
         "width": facts.hidden_size,
         "heads": facts.num_heads,
