@@ -176,6 +176,7 @@ def _kv_shape(model: PreTrainedModel, facts: TargetFacts) -> KVShape:
     weight = _embedding(model).weight
     return KVShape(
         num_layers=facts.num_layers,
+        num_heads=facts.num_heads,
         num_kv_heads=facts.num_kv_heads,
         head_dim=facts.head_dim,
         dtype=weight.dtype,

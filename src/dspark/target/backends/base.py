@@ -13,9 +13,10 @@ from dspark.core import PackedBatch
 
 @dataclass(frozen=True, kw_only=True)
 class KVShape:
-    """Sizes of the key/value store: layers, heads of keys and values, size of a head, and how it is held."""
+    """Sizes of attention, and how keys and values are held."""
 
     num_layers: int
+    num_heads: int
     num_kv_heads: int
     head_dim: int
     dtype: torch.dtype

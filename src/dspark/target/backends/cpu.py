@@ -16,8 +16,10 @@ from dspark.core import PackedBatch
 from dspark.target.backends.base import AttentionRule, KVShape
 from dspark.target.backends.tiles import Tile, TileLimits, make_tiles
 
-PAGE_SIZE = 16
-_TILE_BYTES = 2 << 20
+PAGE_SIZE = 32
+_TILE_BYTES = 8 << 20  # keys and values
+_SPARE_BYTES = 1 << 19
+_TILE_SCORES = 8 << 20  # over all query heads
 _PIECE_ROWS = 128
 
 
@@ -35,7 +37,13 @@ class CpuBackend:
     def __init__(self, shape: KVShape, page_size: int = PAGE_SIZE) -> None:
         self.shape = shape
         self.page_size = page_size
-        self._limits = TileLimits(piece_rows=_PIECE_ROWS, tile_pages=self._pages_per_tile())
+        page_bytes = page_size * shape.bytes_per_token() // shape.num_layers
+        self._limits = TileLimits(
+            piece_rows=_PIECE_ROWS,
+            tile_pages=_TILE_BYTES // page_bytes,
+            tile_scores=_TILE_SCORES // (shape.num_heads * page_size),
+            spare_pages=_SPARE_BYTES // page_bytes,
+        )
         self._pool = torch.empty(0)
         self._slots: list[tuple[Tensor, Tensor]] = []
         self._work = torch.empty(0, dtype=shape.dtype, device=shape.device)
@@ -95,10 +103,6 @@ class CpuBackend:
         torch.index_select(self._pool[layer], 2, tile.pages, out=both)
         keys, values = both.view(2, s.num_kv_heads * tile.num_pieces, -1, s.head_dim)
         return keys, values
-
-    def _pages_per_tile(self) -> int:
-        page = 2 * self.shape.num_kv_heads * self.page_size * self.shape.head_dim * self.shape.dtype.itemsize
-        return max(1, _TILE_BYTES // page)
 
 
 def _opens_page(q_len: int, kv_len: int, page_size: int) -> bool:

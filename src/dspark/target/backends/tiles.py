@@ -15,6 +15,11 @@ from torch import Tensor
 
 from dspark.core import PackedBatch
 
+MIN_PIECE_ROWS = 16
+"""Pieces are not cut below this many rows, however many keys they see."""
+
+_FEW_ROWS = 16  # pieces of up to this many rows may share a tile whatever their length
+_PADDING = 1.25  # padded size over real size of a tile at most
 _MAX_REPEATED = 1 << 20  # entries of a mask that is repeated for every head
 
 
@@ -104,27 +109,60 @@ class TileLimits:
     Attributes:
         piece_rows: rows of one piece at most.
         tile_pages: padded pages of one tile at most (a single piece may exceed it).
-        padding: padded pages may exceed real pages by this share.
+        tile_scores: rows x pages of one tile at most (a piece of :data:`MIN_PIECE_ROWS` may exceed it).
+        spare_pages: padded pages that cost less than another tile would.
     """
 
     piece_rows: int
     tile_pages: int
-    padding: float = 0.25
+    tile_scores: int
+    spare_pages: int
+
+    def rows_for(self, pages: int) -> int:
+        """Rows of a piece that sees this many pages."""
+        return min(self.piece_rows, max(MIN_PIECE_ROWS, self.tile_scores // pages))
+
+
+@dataclass(kw_only=True)
+class Group:
+    """Pieces gathered for one tile so far."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    pages: int = 0  # of the longest piece
+    rows: int = 0  # of the longest piece
+    real_pages: int = 0
+    real_scores: int = 0
+
+    def takes(self, piece: Piece, limits: TileLimits) -> bool:
+        """Add the piece if the tile stays small and padding it to one shape stays cheap."""
+        pages, rows = max(self.pages, piece.num_pages), max(self.rows, piece.length)
+        real_pages = self.real_pages + piece.num_pages
+        real_scores = self.real_scores + piece.num_pages * piece.length
+        padded = pages * (len(self.pieces) + 1)
+        small = padded <= limits.tile_pages and padded * rows <= limits.tile_scores
+        cheap = padded <= max(_PADDING * real_pages, real_pages + limits.spare_pages)
+        even = rows <= _FEW_ROWS or padded * rows <= _PADDING * real_scores
+        if self.pieces and not (small and cheap and even):
+            return False
+        self.pieces.append(piece)
+        self.pages, self.rows, self.real_pages, self.real_scores = pages, rows, real_pages, real_scores
+        return True
 
 
 def make_tiles(batch: PackedBatch, window: int | None, limits: TileLimits, dtype: torch.dtype) -> tuple[Tile, ...]:
     """Tiles that cover every row of the batch exactly once, for layers with this window."""
-    groups = group_pieces(cut_pieces(batch, window, limits.piece_rows), limits)
+    groups = group_pieces(cut_pieces(batch, window, limits), limits)
     return tuple(_tile(batch, group, window, dtype) for group in groups)
 
 
-def cut_pieces(batch: PackedBatch, window: int | None, piece_rows: int) -> list[Piece]:
-    """Cut every request into pieces of at most ``piece_rows`` rows, in batch order."""
+def cut_pieces(batch: PackedBatch, window: int | None, limits: TileLimits) -> list[Piece]:
+    """Cut every request into pieces of limited size, in batch order."""
     pieces = []
     row = 0
     for request, (q_len, kv_len) in enumerate(zip(batch.q_lens, batch.kv_lens, strict=True)):
-        for start in range(0, q_len, piece_rows):
-            length = min(piece_rows, q_len - start)
+        step = limits.rows_for(-(-kv_len // batch.page_size))
+        for start in range(0, q_len, step):
+            length = min(step, q_len - start)
             keys = kv_len - q_len + start + length
             lowest = 0 if window is None else max(0, keys - length - window + 1)
             first = lowest // batch.page_size
@@ -137,26 +175,16 @@ def cut_pieces(batch: PackedBatch, window: int | None, piece_rows: int) -> list[
 
 
 def group_pieces(pieces: Sequence[Piece], limits: TileLimits) -> list[list[Piece]]:
-    """Group pieces of about the same number of pages; a batch that fits one tile keeps its order."""
-    if _fits(pieces, limits):
-        return [list(pieces)]
-    groups: list[list[Piece]] = []
-    for piece in sorted(pieces, key=lambda piece: (piece.num_pages, piece.row)):
-        if groups and _fits([*groups[-1], piece], limits):
-            groups[-1].append(piece)
-        else:
-            groups.append([piece])
-    return groups
-
-
-def _fits(pieces: Sequence[Piece], limits: TileLimits) -> bool:
-    """Whether padding these pieces to one shape is small and cheap."""
-    if len(pieces) == 1:
-        return True
-    padded = len(pieces) * max(piece.num_pages for piece in pieces)
-    padded_rows = len(pieces) * max(piece.length for piece in pieces)
-    real = sum(piece.num_pages for piece in pieces)
-    return padded <= limits.tile_pages and padded <= real * (1 + limits.padding) and padded_rows <= limits.piece_rows
+    """Group pieces of about the same size; a batch that fits one tile keeps its order."""
+    group = Group()
+    if all(group.takes(piece, limits) for piece in pieces):
+        return [group.pieces]
+    groups = [Group()]
+    for piece in sorted(pieces, key=lambda piece: (piece.length > _FEW_ROWS, piece.num_pages, piece.row)):
+        if not groups[-1].takes(piece, limits):
+            groups.append(Group())
+            groups[-1].takes(piece, limits)
+    return [group.pieces for group in groups]
 
 
 def _tile(batch: PackedBatch, pieces: Sequence[Piece], window: int | None, dtype: torch.dtype) -> Tile:
