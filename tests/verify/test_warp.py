@@ -59,6 +59,17 @@ def test_wide_nuclei_in_long_rows(vocab: int, spread: float) -> None:
         np.testing.assert_allclose(out, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("vocab", [8320, 8321, 12345, 50257])
+def test_rows_that_do_not_divide_into_chunks(vocab: int) -> None:
+    """The largest values sit anywhere, also in the odd end of a row."""
+    logits = np.random.default_rng(vocab).normal(size=(3, vocab))
+    logits[1, -3:] += 9.0
+    params = [SamplingParams(top_k=40), SamplingParams(top_k=5, top_p=0.8), SamplingParams(temperature=0.3, top_p=0.2)]
+    found = warp(torch.from_numpy(logits), RowSampling.of(params)).numpy()
+    for row, param, out in zip(logits, params, found, strict=True):
+        np.testing.assert_allclose(out, warped(row, param), atol=1e-12)
+
+
 def test_single_precision_keeps_as_many_tokens_as_asked() -> None:
     """bfloat16 logits, hundreds of them equal at the cut."""
     logits = torch.randn(8, 49152, generator=torch.Generator().manual_seed(0)).mul(2).bfloat16()

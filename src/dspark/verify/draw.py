@@ -24,7 +24,7 @@ def draw(weights: Tensor, uniforms: np.ndarray) -> Tensor:
         [R] int64 tokens, each of positive weight.
     """
     pad = -weights.shape[1] % _CHUNK
-    chunks = (F.pad(weights, (0, pad)) if pad else weights).unflatten(1, (-1, _CHUNK))
+    chunks = (F.pad(weights, (0, pad)) if pad else weights).reshape(len(weights), -1, _CHUNK)
     point = torch.from_numpy(uniforms).to(weights.device)[:, None]
     chunk, rest = _pick(chunks.sum(-1), point)
     token, _ = _pick(chunks.gather(1, chunk[:, :, None].expand(-1, -1, _CHUNK))[:, 0], rest)

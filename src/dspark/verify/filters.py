@@ -72,7 +72,7 @@ def _rank_cuts_(cutoff: Tensor, probs: Tensor, rows: RowSampling) -> None:
 def _look_(
     cutoff: Tensor, probs: Tensor, index: np.ndarray, top_k: np.ndarray, top_p: np.ndarray, width: int
 ) -> np.ndarray:
-    """Cut rows ``index`` that end inside their ``width`` largest values; return the rows that are left over."""
+    """Cut rows ``index`` inside their ``width`` largest values; return the rows for which that was too early."""
     vocab = probs.shape[1]
     at = torch.from_numpy(index).to(probs.device)
     part = probs if len(index) == len(probs) else probs.index_select(0, at)
@@ -86,8 +86,7 @@ def _look_(
         chosen = torch.from_numpy(np.flatnonzero(tied)).to(at.device)
         allowed = last[chosen, 0] + 1 - (ranked[chosen] > value[chosen]).sum(1)
         _drop_late_ties_(probs, at[chosen], value[chosen], allowed)
-    chosen = torch.from_numpy(np.flatnonzero(done)).to(at.device)
-    cutoff[at[chosen]] = value[chosen, 0].clamp_min_(_FLOOR)
+    cutoff.index_copy_(0, at, value[:, 0].clamp_min(_FLOOR))
     return index[~done]
 
 

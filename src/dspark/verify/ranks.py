@@ -28,7 +28,7 @@ def _best_chunks(values: Tensor, count: int, size: int) -> Tensor:
     """A shorter row with the same ``count`` largest values: they lie in the chunks with the largest maxima."""
     rows, width = values.shape
     whole = width - width % size
-    chunks = values[:, :whole].unflatten(1, (-1, size))
+    chunks = values[:, :whole].reshape(rows, -1, size)
     best = chunks.amax(-1).topk(count, sorted=False).indices
     first = torch.arange(rows)[:, None] * chunks.shape[1]
     pool = chunks.reshape(-1, size).index_select(0, (best + first).flatten()).view(rows, -1)
