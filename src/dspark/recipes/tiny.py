@@ -12,8 +12,10 @@ from dspark.training.trainer import TrainConfig
 
 def tiny() -> Recipe:
     """A handful of short conversations, a one-layer drafter, a few steps."""
-    synthesis = SynthesisConfig(user_lengths=(96,), answer_lengths=(24, 48), max_tokens=256)
-    return Recipe(writing=WritingPlan(synthesis=synthesis, chunk=16, requests_at_a_time=16), training=training())
+    synthesis = SynthesisConfig(user_lengths=(64,), answer_lengths=(16, 32), second_turn=0.0, max_tokens=256)
+    return Recipe(
+        writing=WritingPlan(synthesis=synthesis, top_k=264, chunk=32, requests_at_a_time=32), training=training()
+    )
 
 
 def training() -> TrainConfig:

@@ -1,0 +1,153 @@
+"""Self-written conversations: whole chunks, going on where it stopped, nothing half done."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dspark import LLM
+from dspark.core import InputError
+from dspark.data.conversation import Conversation, read_conversations
+from dspark.recipes import WritingPlan, find_recipe, with_seed
+from dspark.recipes import conversations as room
+from dspark.recipes.conversations import Conversations, Writer, record_path
+
+PLAN = replace(find_recipe("tiny").writing, chunk=4)
+
+
+class Scribe:
+    """Writes a conversation for every other number, at once."""
+
+    target = "scribe"
+
+    def write(self, numbers: Sequence[int]) -> list[Conversation]:
+        """Those with even numbers come to something."""
+        return [
+            Conversation(ids=[number, 7], mask=[0, 1], domain="chat", temperature=0.0, complete=True)
+            for number in numbers
+            if number % 2 == 0
+        ]
+
+
+def fill(path: Path, wanted: int, plan: WritingPlan = PLAN, writer: object = None) -> Conversations:
+    file = Conversations.open(path, plan, wanted=wanted)
+    file.fill(writer or Scribe(), progress=lambda done, note: None)  # type: ignore[arg-type]
+    return file
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "c.jsonl"
+
+
+def test_what_the_engine_writes_is_well_formed_and_repeatable(path: Path, llm: LLM) -> None:
+    plan = replace(PLAN, chunk=16, top_k=264)
+    file = fill(path, 1, plan, Writer(llm, plan))
+    read = list(read_conversations(path))
+    assert len(read) == file.count >= 1
+    end = llm.loaded.tokenizer.eos_token_id
+    for conversation in read:
+        text = llm.loaded.tokenizer.decode(conversation.ids)
+        assert text.startswith("<|start|>user\n")
+        assert any(conversation.mask)
+        assert conversation.complete == (conversation.ids[-1] == end)
+    again = Writer(llm, plan).write(range(file.next - 16, file.next))
+    assert again == read[-len(again) :]
+
+
+def test_at_least_as_many_as_wanted(path: Path) -> None:
+    file = fill(path, 3)
+    assert (file.count, file.next) == (4, 8)
+    assert [conversation.ids[0] for conversation in read_conversations(path)] == [0, 2, 4, 6]
+
+
+def test_going_on_gives_what_one_run_gives(tmp_path: Path) -> None:
+    fill(tmp_path / "once.jsonl", 5)
+    fill(tmp_path / "twice.jsonl", 1)
+    fill(tmp_path / "twice.jsonl", 5)
+    assert (tmp_path / "once.jsonl").read_bytes() == (tmp_path / "twice.jsonl").read_bytes()
+
+
+def test_a_full_file_is_left_alone(path: Path) -> None:
+    fill(path, 3)
+    before = path.read_bytes()
+    fill(path, 2)
+    assert path.read_bytes() == before
+
+
+def test_what_a_kill_left_half_written_is_written_again(path: Path) -> None:
+    fill(path, 1)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"ids": [1, 2')
+    file = fill(path, len(whole.splitlines()) + 1)
+    assert path.read_bytes().startswith(whole)
+    assert len(list(read_conversations(path))) == file.count
+
+
+def test_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = room.append_conversations
+
+    def full(place: Path, written: list) -> None:
+        with place.open("a") as file:
+            file.write("half a li")
+        raise OSError(errno.ENOSPC, "No space left on device", str(place))
+
+    monkeypatch.setattr(room, "append_conversations", full)
+    with pytest.raises(OSError, match="No space left"):
+        fill(path, 1)
+    assert list(path.parent.iterdir()) == []
+    monkeypatch.setattr(room, "append_conversations", honest)
+    fill(path, 1)
+    whole = path.read_bytes()
+    monkeypatch.setattr(room, "append_conversations", full)
+    with pytest.raises(OSError, match="No space left"):
+        fill(path, 50)
+    assert path.read_bytes() == whole
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["c.jsonl", "c.record.json"]
+
+
+def test_ctrl_c_says_where_it_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(path, 1)
+    monkeypatch.setattr(Scribe, "write", lambda self, numbers: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt, match="the same command goes on from there"):
+        fill(path, 50)
+
+
+def test_files_that_cannot_be_gone_on_with(path: Path, tmp_path: Path) -> None:
+    path.write_text("precious\n")
+    with pytest.raises(InputError, match="choose another name"):
+        Conversations.open(path, PLAN, wanted=1)
+    assert path.read_text() == "precious\n"
+    path.unlink()
+    fill(path, 1)
+    with pytest.raises(InputError, match="another recipe or seed"):
+        Conversations.open(path, with_seed(PLAN, 9), wanted=1)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(InputError, match="is shorter than"):
+        Conversations.open(path, PLAN, wanted=1)
+    record_path(path).write_text("{}")
+    with pytest.raises(InputError, match="no record of conversations"):
+        Conversations.open(path, PLAN, wanted=1)
+    with pytest.raises(InputError, match="there is no folder"):
+        Conversations.open(tmp_path / "no" / "c.jsonl", PLAN, wanted=1)
+    with pytest.raises(InputError, match=">= 1"):
+        Conversations.open(path, PLAN, wanted=0)
+
+
+def test_another_target_cannot_go_on(path: Path) -> None:
+    fill(path, 1)
+    record = json.loads(record_path(path).read_text())
+    record_path(path).write_text(json.dumps(record | {"target": "someone else"}))
+    with pytest.raises(InputError, match="was begun with target 'someone else'"):
+        fill(path, 50)
+
+
+def test_a_target_that_never_ends_a_turn(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scribe, "write", lambda self, numbers: [])
+    with pytest.raises(InputError, match=r"raise synthesis\.user_lengths"):
+        fill(path, 1)
