@@ -23,7 +23,9 @@ LAYERS = 2
 
 
 @lru_cache(maxsize=8)
-def tiny_target(vocab: int = 64, spread: float = 0.3, positions: int = 96, seed: int = 0) -> PackedTarget:
+def tiny_target(
+    vocab: int = 64, spread: float = 0.3, positions: int = 96, seed: int = 0, device: str = "cpu"
+) -> PackedTarget:
     """A random Qwen3 with small pages. No end-of-text id, so that answers run to their limit unless told otherwise."""
     config = Qwen3Config(
         vocab_size=vocab,
@@ -40,7 +42,8 @@ def tiny_target(vocab: int = 64, spread: float = 0.3, positions: int = 96, seed:
         pad_token_id=None,
     )
     torch.manual_seed(seed)
-    return pack_model(AutoModelForCausalLM.from_config(config, dtype=torch.float32), page_size=PAGE)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    return pack_model(model.to(device), page_size=PAGE)
 
 
 @lru_cache(maxsize=16)

@@ -138,6 +138,8 @@ class EngineCore:
         allotment = self._admit()
         if allotment.ready or allotment.chunks:
             self._advance(allotment, clock)
+        else:
+            assert not len(self._roster), "there are unfinished requests, but none can move"
         outputs, self._outbox = self._outbox, []
         return outputs
 

@@ -25,6 +25,9 @@ from dspark.target import DEFAULT_TARGET, LoadedTarget, load_target
 class LLM:
     """A language model that answers, faster through speculation, with exactly the target's own distribution.
 
+    A loaded target serves one engine at a time: its KV memory belongs to the LLM that was made last. Whether a seeded
+    sample can change with the verify lengths is said at :meth:`EngineCore.add_request`.
+
     Args:
         target: name, directory, GGUF file or hub id of the model, or one that is loaded already.
         drafter: ``auto`` (the drafter shipped for the target, else plain decoding; see ``notes``), ``none``,

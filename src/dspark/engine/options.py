@@ -20,7 +20,8 @@ class EngineOptions:
         num_pages: pages of the KV pool, shared by target and drafter context.
         max_requests: most answers in progress at a time; others wait.
         max_batch_rows: most rows of one target forward; at least ``max_requests``. Where more than
-            ``max_batch_rows / (1 + block size)`` answers decode at a time, blocks are cut evenly.
+            ``max_batch_rows / (1 + block size)`` answers decode at a time (7/8 of that while prompts wait), blocks are
+            cut evenly.
         max_context: most tokens of prompt and answer together; None for what the model and the pool hold.
         prefix_cache: reuse the pages of earlier texts that start alike.
         seed: seeds the requests that come without one; None for a different one each time.

@@ -148,6 +148,8 @@ class StepOutput:
 class StepStats:
     """Rows and times of one engine step.
 
+    On CUDA the forward returns before the device is done; its time shows up where the host waits, under sampling.
+
     Attributes:
         rows: target rows of the forward, the step batch B.
         prefill_rows: those of them that were prompt (or recomputed) tokens.
