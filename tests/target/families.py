@@ -30,7 +30,7 @@ SIZES = {
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
-    "initializer_range": 0.15,
+    "initializer_range": 0.1,
 }
 ALTERNATING = ["sliding_attention", "full_attention"] * 2
 
@@ -75,7 +75,7 @@ def tiny_model(family: str, seed: int = 0) -> PreTrainedModel:
     model = AutoModelForCausalLM.from_config(CONFIGS[family](), attn_implementation="eager").eval()
     for name, parameter in model.named_parameters():
         if "norm" in name:
-            torch.nn.init.normal_(parameter, 0.0 if "gemma" in family else 1.0, 0.3)
+            torch.nn.init.normal_(parameter, -0.5 if "gemma" in family else 1.0, 0.3)
         elif name.endswith("bias"):
             torch.nn.init.normal_(parameter, 0.0, 0.2)
     return model
