@@ -68,6 +68,7 @@ def test_bench_decode_without_the_others(on_target: Dspark, prompt_file: Path) -
         (("--concurrency", "0"), "concurrency must be >= 1"),
         (("--repeats", 0), "repeats must be >= 1"),
         (("--prompts", "missing.jsonl"), "cannot read prompts from missing.jsonl"),
+        (("--out", __file__), "--out must be a folder"),
     ],
 )
 def test_bench_options(dspark: Dspark, words: tuple, said: str) -> None:

@@ -21,6 +21,10 @@ _MEANINGS = (
 )
 
 
+_VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
+"""Control characters and the signs that stand for them: a model must not steer the terminal."""
+
+
 class AnswerPrinter:
     """Prints one answer as it comes."""
 
@@ -52,8 +56,7 @@ class AnswerPrinter:
     def _paint(self, text: str, origin: str) -> None:
         from rich.text import Text
 
-        visible = text.replace("\x1b", "␛")  # a model must not steer the terminal
-        self._console.print(Text(visible, STYLES[origin]), end="", soft_wrap=True)
+        self._console.print(Text(text.translate(_VISIBLE), STYLES[origin]), end="", soft_wrap=True)
 
 
 def summary(stats: CompletionStats) -> str:

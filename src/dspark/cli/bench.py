@@ -55,6 +55,7 @@ def decode(
         from dspark import evaluation as ev
     plan = ev.DecodePlan(max_tokens=max_tokens, repeats=repeats, concurrency=integers("--concurrency", concurrency))
     sets = ev.load_prompt_sets(prompts) if prompts else ev.builtin_prompt_sets()
+    _check_folder(folder)
     loaded = open_target(target, dtype, device)
     note(loaded.notes)
     with waiting("Loading drafters ..."):
@@ -65,6 +66,14 @@ def decode(
     _print(report)
     if folder is not None:
         _write(report, folder)
+
+
+def _check_folder(folder: Path | None) -> None:
+    """See before a long run whether its report can be written."""
+    from dspark.core import InputError
+
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise InputError(f"--out must be a folder, {folder} is a file")
 
 
 def _arms(
@@ -94,11 +103,12 @@ def _print(report: DecodeReport) -> None:
 
 def _write(report: DecodeReport, folder: Path) -> None:
     from dspark.evaluation import can_plot, plot_report
+    from dspark.evaluation.files import write_whole
     from dspark.evaluation.plot import EXTRA
 
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").write_text(report.to_json(), encoding="utf-8")
-    (folder / "report.md").write_text(report.to_markdown(), encoding="utf-8")
+    write_whole(folder / "report.json", report.to_json())
+    write_whole(folder / "report.md", report.to_markdown())
     if can_plot():
         with waiting("Drawing ..."):
             plot_report(report, folder / "report.png")

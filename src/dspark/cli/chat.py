@@ -106,6 +106,9 @@ class Conversation:
                 return input("\n> ").strip()
             except KeyboardInterrupt:
                 print()
+            except EOFError:
+                print()
+                raise
 
 
 def _next_line() -> str:

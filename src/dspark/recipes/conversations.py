@@ -15,6 +15,7 @@ from dspark.data.conversation import Conversation, append_conversations
 from dspark.data.openings import load_openings
 from dspark.data.synthesis import Continuation, synthesize
 from dspark.engine import LLM
+from dspark.evaluation.files import write_whole
 from dspark.recipes.recipe import WritingPlan
 
 
@@ -132,7 +133,7 @@ class Conversations:
             )
         self._append(written)
         self.next, self.count, self.size = numbers.stop, self.count + len(written), self.path.stat().st_size
-        _write_record(record_path(self.path), self._record())
+        write_whole(record_path(self.path), json.dumps(self._record(), indent=1) + "\n")
 
     def _append(self, written: list[Conversation]) -> None:
         """Append to the last whole chunk; a failed attempt leaves nothing behind."""
@@ -170,13 +171,3 @@ def _read_record(path: Path) -> dict[str, Any]:
     if missing:
         raise InputError(f"{path} is no record of conversations; choose another name")
     return dict(record)
-
-
-def _write_record(path: Path, record: dict[str, Any]) -> None:
-    """Replace the record as a whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -1,0 +1,26 @@
+"""Stream an answer, with drafted tokens in brackets: what the drafter wrote and the target accepted.
+
+python examples/stream.py [TARGET] [DRAFTER]
+"""
+
+from __future__ import annotations
+
+import sys
+
+from dspark import LLM, SamplingParams
+
+
+def main(target: str = "smollm2-135m", drafter: str = "ngram") -> None:
+    """Ask for something repetitive, which even looking up n-grams in the text can draft."""
+    llm = LLM(target, drafter=drafter)
+    messages = [{"role": "user", "content": "Count from one to thirty in words, one number a line."}]
+    for step in llm.stream(messages, SamplingParams(temperature=0, max_tokens=128)):
+        for text, origin in step.pieces:
+            print(f"[{text}]" if origin == "draft" else text, end="", flush=True)
+        if step.completion is not None:
+            stats = step.completion.stats
+            print(f"\n\n{stats.accepted} of {stats.drafted} drafted tokens accepted in {stats.rounds} rounds")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
