@@ -18,8 +18,6 @@ from dspark.target.packing import pack_model
 from dspark.target.quiet import quiet_transformers
 from dspark.target.sources import DEFAULT_TARGET, Directory, GGUFFile, Source, resolve
 
-_LOAD_ERRORS = (OSError, ValueError, KeyError, RuntimeError, ImportError, AttributeError, TypeError)
-
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedTarget:
@@ -73,7 +71,7 @@ def read_model(place: str, dtype: torch.dtype, device: torch.device, *, local_on
     with quiet_transformers():
         try:
             config = AutoConfig.from_pretrained(place, local_files_only=local_only)
-        except _LOAD_ERRORS as error:
+        except Exception as error:  # whatever a foreign file makes the reader raise
             raise _unreadable(place, local_only, error) from error
         check_config(config)
         try:
@@ -84,8 +82,9 @@ def read_model(place: str, dtype: torch.dtype, device: torch.device, *, local_on
                 attn_implementation="eager",
                 local_files_only=local_only,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # check_weights names them
             )
-        except _LOAD_ERRORS as error:
+        except Exception as error:  # safetensors has an error type of its own
             raise _unreadable(place, local_only, error) from error
     model, info = loaded
     check_weights(info, place)
@@ -103,7 +102,7 @@ def read_tokenizer(place: str, *, local_only: bool) -> PreTrainedTokenizerBase:
         with quiet_transformers():
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(place, local_files_only=local_only)
             return tokenizer
-    except _LOAD_ERRORS as error:
+    except Exception as error:  # the tokenizers library raises plain Exception
         raise InputError(f"{place} has no readable tokenizer: {_first_line(error)}") from error
 
 
@@ -122,14 +121,16 @@ def check_weights(info: dict, place: str) -> None:
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, vocab_size: int, place: str) -> None:
-    """Every id the tokenizer can give must have an embedding (the matrix may be padded beyond that).
+    """Every ordinary token must have an embedding (the matrix may be padded beyond that).
+
+    Special tokens added on top may lack one: some families ship markers of their image models.
 
     Raises:
         InputError: the tokenizer is of another model.
     """
-    if len(tokenizer) > vocab_size:
+    if tokenizer.vocab_size > vocab_size:
         raise InputError(
-            f"the tokenizer in {place} has {len(tokenizer)} tokens but the model only {vocab_size}; "
+            f"the tokenizer in {place} has {tokenizer.vocab_size} tokens but the model only {vocab_size}; "
             "tokenizer and weights belong to different models"
         )
 
