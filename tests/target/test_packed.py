@@ -112,6 +112,22 @@ def test_canaries_in_neighbouring_pages_are_neither_read_nor_written(length: int
     assert (slots[:, :, :, length:] == 0).all(), "nothing is written past the last token"
 
 
+def test_inference_mode_may_come_and_go() -> None:
+    target = pack_model(tiny_model("llama"), page_size=PAGE)
+    (text,) = random_texts([20], 97, PAGE, random.Random(0))
+    target.set_taps((1,))
+    with torch.inference_mode():
+        target.allocate(3)
+        run(target, [(text, 9)])
+    output = run(target, [(text, 8)])
+    with torch.inference_mode():
+        run(target, [(text, 3)])
+    assert output.features is not None
+    weight = torch.ones(48, requires_grad=True)
+    (output.features @ weight).sum().backward()
+    assert weight.grad is not None, "features of an ordinary call can be trained on"
+
+
 def test_golden_target() -> None:
     model = AutoModelForCausalLM.from_pretrained(GOLDEN / "target", dtype=torch.float32)
     io = load_file(GOLDEN / "target" / "io.safetensors")

@@ -27,6 +27,12 @@ class KVShape:
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
 
 
+def lasting(sizes: tuple[int, ...], shape: KVShape) -> Tensor:
+    """Zeros that may be written in and out of inference mode, wherever they are made."""
+    with torch.inference_mode(False):
+        return torch.zeros(sizes, dtype=shape.dtype, device=shape.device)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttentionRule:
     """How one layer attends.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dspark.core import PackedBatch
-from dspark.target.backends.base import AttentionRule, KVShape
+from dspark.target.backends.base import AttentionRule, KVShape, lasting
 from dspark.target.backends.tiles import Tile, TileLimits, make_tiles
 
 PAGE_SIZE = 32
@@ -52,7 +52,7 @@ class CpuBackend:
         """Make room for ``num_pages`` pages; earlier contents are lost."""
         s = self.shape
         sizes = (s.num_layers, 2, s.num_kv_heads, num_pages, self.page_size, s.head_dim)
-        self._pool = torch.zeros(sizes, dtype=s.dtype, device=s.device)
+        self._pool = lasting(sizes, s)
         by_slot = self._pool.flatten(3, 4)  # [layers, 2, K, slots, d]
         self._slots = [(by_slot[layer, 0], by_slot[layer, 1]) for layer in range(s.num_layers)]
 
@@ -98,7 +98,7 @@ class CpuBackend:
         pages = tile.pages.shape[0]
         count = 2 * s.num_kv_heads * pages * self.page_size * s.head_dim
         if self._work.numel() < count:
-            self._work = torch.empty(count, dtype=s.dtype, device=s.device)
+            self._work = lasting((count,), s)
         both = self._work[:count].view(2, s.num_kv_heads, pages, self.page_size, s.head_dim)
         torch.index_select(self._pool[layer], 2, tile.pages, out=both)
         keys, values = both.view(2, s.num_kv_heads * tile.num_pieces, -1, s.head_dim)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dspark.core import PackedBatch
-from dspark.target.backends.base import AttentionRule, KVShape
+from dspark.target.backends.base import AttentionRule, KVShape, lasting
 
 PAGE_SIZE = 256  # the built-in kernel takes multiples of 256 only
 _MAX_HEAD_DIM = 256
@@ -65,7 +65,7 @@ class CudaBackend:
         """Make room for ``num_pages`` pages; earlier contents are lost."""
         s = self.shape
         sizes = (s.num_layers, 2, num_pages, self.page_size, s.num_kv_heads, s.head_dim)
-        self._pool = torch.zeros(sizes, dtype=s.dtype, device=s.device)
+        self._pool = lasting(sizes, s)
 
     def plan(self, batch: PackedBatch) -> CudaPlan:
         """Row offsets, key counts and block tables, on the device."""

@@ -207,10 +207,10 @@ def _tile_pages(batch: PackedBatch, pieces: Sequence[Piece]) -> Tensor:
     if len(pieces) == 1:
         piece = pieces[0]
         return batch.page_table[piece.request, piece.first_page : piece.first_page + longest]
-    columns = [[piece.first_page + min(offset, piece.num_pages - 1) for offset in range(longest)] for piece in pieces]
     device = batch.page_table.device
-    requests = torch.tensor([piece.request for piece in pieces], device=device)
-    return batch.page_table[requests[:, None], torch.tensor(columns, device=device)].flatten()
+    request, first, count = torch.tensor([(p.request, p.first_page, p.num_pages) for p in pieces], device=device).T
+    offsets = torch.arange(longest, device=device).minimum(count[:, None] - 1)
+    return batch.page_table[request[:, None], first[:, None] + offsets].flatten()
 
 
 def _tile_padding(pieces: Sequence[Piece], num_rows: int, device: torch.device) -> Padding | None:
