@@ -6,13 +6,16 @@ logits are ``lm_head(h) + W_2 z``. Legend: D hidden, r rank, V vocabulary, Vd dr
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from dspark.drafters.dspark.config import DSparkConfig, HeadType
 
 
-class SequentialHead(nn.Module):
+class SequentialHead(nn.Module, ABC):
     """Base of the heads: token factor ``W_1`` [V, r] and output factor ``W_2`` [Vd, r]."""
 
     def __init__(self, config: DSparkConfig) -> None:
@@ -30,6 +33,7 @@ class SequentialHead(nn.Module):
         """Return the state before slot 0 for embeddings [.., r]."""
         return torch.zeros_like(embedded)
 
+    @abstractmethod
     def step(self, embedded: Tensor, hidden: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Advance one slot.
 
@@ -41,7 +45,6 @@ class SequentialHead(nn.Module):
         Returns:
             code [.., r] of this slot and the state after it.
         """
-        raise NotImplementedError
 
     def codes(self, embedded: Tensor, hidden: Tensor) -> Tensor:
         """Teacher-forced codes of whole blocks: [.., G, r], [.., G, D] -> [.., G, r]."""
@@ -120,7 +123,11 @@ class ConfidenceHead(nn.Module):
         return logits
 
 
-_HEADS = {HeadType.VANILLA: VanillaHead, HeadType.GATED: GatedHead, HeadType.RNN: RnnHead}
+_HEADS: dict[HeadType, Callable[[DSparkConfig], SequentialHead]] = {
+    HeadType.VANILLA: VanillaHead,
+    HeadType.GATED: GatedHead,
+    HeadType.RNN: RnnHead,
+}
 
 
 def build_sequential_head(config: DSparkConfig) -> SequentialHead | None:
