@@ -66,8 +66,8 @@ def test_ctrl_c_while_training(store: Path, dspark: Dspark, target_dir: Path, mo
         (("--set", "optim.steps=x"), "optim.steps must be an integer"),
     ],
 )
-def test_bad_recipes(dspark: Dspark, words: tuple[str, str], said: str) -> None:
-    result = dspark("train", "store", "run-3", *words)
+def test_bad_recipes(dspark: Dspark, target_dir: Path, words: tuple[str, str], said: str) -> None:
+    result = dspark("train", "store", "run-3", "--target", target_dir, *words)
     assert result.exit_code == 1
     assert said in one_line(result)
 
@@ -80,6 +80,8 @@ def test_no_store(dspark: Dspark, target_dir: Path, tmp_path: Path) -> None:
 
 
 def test_store_of_another_target(store: Path, dspark: Dspark, target_dir: Path) -> None:
-    result = dspark("train", store, "run-4", "--target", target_dir)
+    result = dspark(
+        "train", store, "run-4", "--target", target_dir, "--recipe", "tiny", "--set", "drafter.target_layer_ids=-1,0"
+    )
     assert result.exit_code == 1
     assert "the drafter reads" in one_line(result)

@@ -62,12 +62,13 @@ def features(
 ) -> None:
     """Run the target over conversations and store the hidden states that a drafter learns from."""
     with waiting("Starting ..."):
-        from dspark.recipes import find_recipe, override
+        from dspark.recipes import find_recipe, fitted, override
         from dspark.recipes.features import NewStore
-    config = override(find_recipe(recipe).training, overrides or [])
+    training = find_recipe(recipe).training
+    loaded = open_target(target, dtype, device)
+    config = override(fitted(training, loaded), overrides or [])
     new = NewStore.plan(conversations, store, config.drafter)
     typer.echo(new.announcement, err=True)
-    loaded = open_target(target, dtype, device)
     with progress_bar("Writing features (tokens)", new.tokens) as update:
         new.write(loaded, progress=update)
     typer.echo(f"{store} holds {new.tokens} tokens", err=True)

@@ -22,10 +22,11 @@ def train(
 ) -> None:
     """Train a drafter. The same command goes on where the last one stopped; the best drafter is in OUT/best."""
     with waiting("Starting ..."):
-        from dspark.recipes import find_recipe, override
+        from dspark.recipes import find_recipe, fitted, override
         from dspark.recipes.training_run import open_run
-    config = override(find_recipe(recipe).training, overrides or [])
+    training = find_recipe(recipe).training
     loaded = open_target(target, "float32", device)
+    config = override(fitted(training, loaded), overrides or [])
     with waiting("Reading the stores ..."):
         run = open_run(config, stores, loaded, folder)
     with progress_bar("Training", config.optim.steps) as update:

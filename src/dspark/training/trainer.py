@@ -178,7 +178,7 @@ class Trainer:
         report: Callable[[dict[str, Any]], None],
     ) -> None:
         """Append one line to ``log.jsonl`` and hand it to the caller."""
-        losses = {name: float(getattr(result, name)) for name in ("loss", "ce", "kl", "tv", "confidence")}
+        losses = {name: float(getattr(result, name).detach()) for name in ("loss", "ce", "kl", "tv", "confidence")}
         entry: dict[str, Any] = {
             "step": self.step,
             **losses,
