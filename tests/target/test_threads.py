@@ -56,13 +56,11 @@ def test_hyper_threads_count_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert threads.physical_cores({8, 9}) == 2
 
 
-def test_the_settings_reach_torch_and_the_file_does_not_import_it() -> None:
-    path = threads.__file__
+def test_the_settings_reach_torch_as_the_package_does_not_load_it_before() -> None:
     script = (
-        "import importlib.util, os, sys\n"
-        f"spec = importlib.util.spec_from_file_location('threads', {path!r})\n"
-        "module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)\n"
-        "module.prepare_threads(); assert 'torch' not in sys.modules\n"
+        "import sys; from dspark.target.threads import prepare_threads\n"
+        "assert 'torch' not in sys.modules\n"
+        "prepare_threads({}); prepare_threads()\n"
         "import torch; print(torch.get_num_threads())"
     )
     env = {"OMP_NUM_THREADS": "1", "PATH": ""}
