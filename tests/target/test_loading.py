@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import MambaConfig
 
 import dspark.target.dtype as dtypes
+import dspark.target.hub as hub
 from dspark.core import InputError
 from dspark.target import load_target
 from dspark.target.dtype import choose_device, choose_dtype
@@ -189,7 +190,7 @@ def test_tied_and_untied_heads(tmp_path: Path, family: str) -> None:
     assert (target.lm_head_weight().data_ptr() == target.embed_weight().data_ptr()) == (family == "llama")
 
 
-def test_specs_are_told_apart(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_specs_are_told_apart(folder: Path, tmp_path: Path) -> None:
     gguf = tmp_path / "model.gguf"
     gguf.write_bytes(b"GGUF....")
     assert resolve(str(folder)) == Directory(path=folder)
@@ -199,10 +200,28 @@ def test_specs_are_told_apart(folder: Path, tmp_path: Path, monkeypatch: pytest.
         resolve("./owner/name")
 
 
-def test_no_hub_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match=r"as a hub id it could not be fetched.*Without a network"):
+@pytest.mark.parametrize("offline", [True, False])
+def test_without_a_network_a_hub_id_fails_at_once(monkeypatch: pytest.MonkeyPatch, offline: bool) -> None:
+    def unknown_host(*args: object) -> None:
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+    monkeypatch.setattr("socket.getaddrinfo", unknown_host)
+    monkeypatch.setattr("urllib.request.getproxies", dict)
+    with pytest.raises(InputError, match="is not reachable; without a network give a local directory or GGUF file"):
         load_target("no-such-owner/no-such-model")
+
+
+def test_without_a_network_a_cached_hub_model_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "hub_is_reachable", lambda: False)
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda repo, name: str(folder / name))
+    assert hub.must_stay_local("owner/name")
+
+
+def test_with_a_proxy_the_hub_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("urllib.request.getproxies", lambda: {"https": "http://proxy:3128"})
+    assert not hub.must_stay_local("owner/name")
 
 
 def test_a_missing_default_target_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

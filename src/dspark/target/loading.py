@@ -13,6 +13,7 @@ from dspark.core import InputError
 from dspark.target.dtype import choose_device, choose_dtype
 from dspark.target.facts import check_config
 from dspark.target.gguf import converted_directory
+from dspark.target.hub import must_stay_local
 from dspark.target.packed import PackedTarget
 from dspark.target.packing import pack_model
 from dspark.target.quiet import quiet_transformers
@@ -141,7 +142,7 @@ def _place(source: Source) -> tuple[str, bool]:
         return str(converted_directory(source)), True
     if isinstance(source, Directory):
         return str(source.path), True
-    return source.repo_id, False
+    return source.repo_id, must_stay_local(source.repo_id)
 
 
 def _name(spec: str, source: Source) -> str:
@@ -154,10 +155,7 @@ def _name(spec: str, source: Source) -> str:
 def _unreadable(place: str, local_only: bool, error: Exception) -> InputError:
     if local_only:
         return InputError(f"cannot load a causal language model from {place}: {_first_line(error)}")
-    return InputError(
-        f"{place!r} is no local path, and as a hub id it could not be fetched: {_first_line(error)} "
-        "Without a network give a local directory or GGUF file."
-    )
+    return InputError(f"{place!r} is no local path, and as a hub id it could not be loaded: {_first_line(error)}")
 
 
 def _unproven(model_type: str) -> str:
