@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dspark import LLM, SamplingParams
+from dspark.engine import EngineCore, StepOutput
 
 from .conftest import Dspark
 
@@ -64,3 +65,21 @@ def test_stop_string(on_target: Dspark, greedy_text: str) -> None:
     stop = greedy_text[5]
     result = on_target("generate", "hello", "--raw", "--max-tokens", 12, "--stop", stop)
     assert result.stdout == greedy_text[: greedy_text.index(stop)] + "\n"
+
+
+def test_ctrl_c_in_the_middle(on_target: Dspark, greedy_text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written stays on the screen; the engine is left empty."""
+    honest, engines = EngineCore.step, []
+
+    def step(self: EngineCore) -> list[StepOutput]:
+        engines.append(self)
+        if len(engines) == 6:
+            raise KeyboardInterrupt
+        return honest(self)
+
+    monkeypatch.setattr(EngineCore, "step", step)
+    result = on_target("generate", "hello", "--raw", "--max-tokens", 12)
+    assert (result.exit_code, result.stderr) == (130, "dspark: interrupted\n")
+    assert result.stdout.endswith("\n")
+    assert greedy_text.startswith(result.stdout.rstrip("\n"))
+    assert not engines[0].has_unfinished()

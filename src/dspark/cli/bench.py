@@ -9,7 +9,7 @@ import typer
 
 from dspark.cli.build import open_target
 from dspark.cli.lists import integers
-from dspark.cli.options import Device, Dtype, Target
+from dspark.cli.options import Device, Dtype, Prompts, Target
 from dspark.cli.screen import note, out, progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -27,15 +27,14 @@ def _group() -> None:
 
 @bench_app.command()
 def decode(
-    prompts: Annotated[
-        list[str] | None,
-        typer.Option("--prompts", metavar="FILE[:N]", help="JSONL prompts, the first N of them. May be repeated."),
-    ] = None,
+    prompts: Prompts = None,
     target: Target = None,
     drafter: Annotated[str, typer.Option("--drafter", "-d", help="auto, none, or a checkpoint directory.")] = "auto",
     policy: Annotated[
         list[str] | None,
-        typer.Option("--policy", "-p", help="Policies for the drafter. May be repeated [fixed, threshold:0.5]."),
+        typer.Option(
+            "--policy", "-p", help="Policy of the drafter; without it fixed and threshold:0.5. May be repeated."
+        ),
     ] = None,
     dtype: Dtype = None,
     device: Device = None,
@@ -104,7 +103,6 @@ def _print(report: DecodeReport) -> None:
 def _write(report: DecodeReport, folder: Path) -> None:
     from dspark.evaluation import can_plot, plot_report
     from dspark.evaluation.files import write_whole
-    from dspark.evaluation.plot import EXTRA
 
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "report.json", report.to_json())
@@ -113,5 +111,5 @@ def _write(report: DecodeReport, folder: Path) -> None:
         with waiting("Drawing ..."):
             plot_report(report, folder / "report.png")
     else:
-        typer.echo(f"no report.png: that needs matplotlib (pip install '{EXTRA}')", err=True)
+        typer.echo("no report.png: that needs matplotlib (pip install matplotlib)", err=True)
     typer.echo(f"written to {folder}", err=True)

@@ -8,7 +8,7 @@ import typer
 
 from dspark.cli.build import open_target
 from dspark.cli.lists import integers
-from dspark.cli.options import Device, Target
+from dspark.cli.options import Device, Prompts, Target
 from dspark.cli.screen import progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -24,29 +24,27 @@ def _group() -> None:
 
 @check_app.command()
 def lossless(
-    prompts: Annotated[
-        list[str] | None,
-        typer.Option("--prompts", metavar="FILE[:N]", help="JSONL prompts, the first N of them. May be repeated."),
-    ] = None,
+    prompts: Prompts = None,
     target: Target = None,
     drafter: Annotated[
         list[str] | None,
         typer.Option(
             "--drafter",
             "-d",
-            help="ngram, auto, dflash, or a checkpoint directory. May be repeated [ngram, dflash, auto].",
+            help="ngram, auto, dflash, or a checkpoint directory; without it all there are. May be repeated.",
         ),
     ] = None,
     policy: Annotated[str, typer.Option("--policy", "-p", help="fixed, fixed:K or threshold:T.")] = "fixed",
-    dtype: Annotated[str, typer.Option(help="float32 is the only one without ties everywhere.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="In anything but float32, near ties are everywhere.")] = "float32",
     device: Device = None,
     max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 128,
     batch: Annotated[str, typer.Option(help="Answers at a time; several numbers with commas between.")] = "1,8",
 ) -> None:
     """Greedy texts of every drafter against plain decoding, token by token.
 
-    Every difference is printed with the logit margin at its first position. Fails if a margin is 1e-4 or more. The
-    drafter 'dflash' is the shipped DSpark drafter without its sequential head.
+    Every difference is printed with the logit margin at its first position. Fails if a margin is 1e-4 or more.
+
+    The drafter 'dflash' is the shipped DSpark drafter without its sequential head.
     """
     with waiting("Starting ..."):
         from dspark import evaluation as ev

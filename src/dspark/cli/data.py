@@ -8,12 +8,10 @@ from typing import Annotated
 import typer
 
 from dspark.cli.build import open_llm, open_target
-from dspark.cli.options import Device, Drafter, Dtype, Override, Target
+from dspark.cli.options import Device, Dtype, Override, RecipeName, Target
 from dspark.cli.screen import progress_bar, waiting
 
 data_app = typer.Typer(help="Make training data for a drafter.", no_args_is_help=True)
-
-RecipeName = Annotated[str, typer.Option("--recipe", help="Name of the recipe.")]
 
 
 @data_app.callback()
@@ -27,7 +25,9 @@ def synthesize(
     conversations: Annotated[int, typer.Option(help="At least so many shall be in the file.")],
     seed: Annotated[int | None, typer.Option(help="Seed of everything drawn.", show_default=False)] = None,
     target: Target = None,
-    drafter: Drafter = "none",
+    drafter: Annotated[
+        str, typer.Option("--drafter", "-d", help="auto, none, ngram, or a checkpoint directory.")
+    ] = "none",
     dtype: Dtype = None,
     device: Device = None,
     recipe: RecipeName = "shipped",
@@ -52,7 +52,7 @@ def synthesize(
 
 @data_app.command()
 def features(
-    conversations: Annotated[list[Path], typer.Argument(metavar="CONVERSATIONS.jsonl...", help="What to run.")],
+    conversations: Annotated[list[Path], typer.Argument(metavar="CONVERSATIONS.jsonl", help="What to run.")],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the new feature store.")],
     target: Target = None,
     dtype: Dtype = None,

@@ -90,9 +90,13 @@ def _conversation(text: str) -> list[dict[str, str]]:
 def _stream(llm: LLM, prompt: Any, params: SamplingParams) -> None:
     printer = AnswerPrinter()
     completion: CompletionOutput | None = None
-    for output in llm.stream(prompt, params):
-        printer.write(output)
-        completion = output.completion or completion
+    try:
+        for output in llm.stream(prompt, params):
+            printer.write(output)
+            completion = output.completion or completion
+    except KeyboardInterrupt:
+        printer.end()
+        raise
     printer.end()
     if completion is not None and completion.stats.drafted:
         printer.legend()

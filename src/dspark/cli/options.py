@@ -38,6 +38,15 @@ Dtype = Annotated[
     typer.Option("--dtype", help="auto (the default), float32, bfloat16 or float16.", show_default=False),
 ]
 Device = Annotated[str | None, typer.Option("--device", help="auto (the default), cpu, cuda.", show_default=False)]
+Prompts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prompts",
+        metavar="FILE[:N]",
+        help="JSONL prompts, the first N of them; without it a few of our own. May be repeated.",
+    ),
+]
+RecipeName = Annotated[str, typer.Option("--recipe", help="shipped, or tiny (small numbers, to try everything out).")]
 Override = Annotated[
     list[str] | None, typer.Option("--set", help="Change one field of the recipe, NAME=VALUE. May be repeated.")
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -73,7 +74,7 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
         TextColumn("{task.fields[note]}", style="dim"),
     )
     console, started = err(), time.monotonic()
-    bar = Progress(*columns, console=console, transient=True)
+    bar = Progress(*columns, console=console, transient=True, speed_estimate_period=math.inf)
     task = bar.add_task(what, total=total, note="")
 
     def update(done: int, remark: str) -> None:

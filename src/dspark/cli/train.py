@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 
 from dspark.cli.build import open_target
-from dspark.cli.options import Device, Override, Target
+from dspark.cli.options import Device, Override, RecipeName, Target
 from dspark.cli.screen import progress_bar, waiting
 
 
 def train(
-    stores: Annotated[list[Path], typer.Argument(metavar="STORE...", help="Feature stores.")],
+    stores: Annotated[list[Path], typer.Argument(metavar="STORE", help="Feature stores.")],
     folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the run: state, log, best checkpoint.")],
     target: Target = None,
     device: Device = None,
-    recipe: Annotated[str, typer.Option(help="Name of the recipe.")] = "shipped",
+    recipe: RecipeName = "shipped",
     overrides: Override = None,
 ) -> None:
     """Train a drafter. The same command goes on where the last one stopped; the best drafter is in OUT/best."""
