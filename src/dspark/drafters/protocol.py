@@ -38,7 +38,7 @@ class Drafter(Protocol):
         ...
 
     def allocate(self, num_pages: int, page_size: int) -> None:
-        """Make room for the context of ``num_pages`` pages; called once, before anything else."""
+        """Make room for the context of ``num_pages`` pages; before anything else, and again to start afresh."""
         ...
 
     def observe(self, rows: CommittedRows) -> None:

@@ -27,14 +27,16 @@ class TrainingRun:
         Raises:
             KeyboardInterrupt: after Ctrl-C; says where the run goes on.
         """
-        progress(self._trainer.step, "")
+        tau = ""
 
         def tell(entry: dict[str, Any]) -> None:
+            nonlocal tau
             report(describe(entry))
-            progress(int(entry["step"]), f"tau {entry['greedy']['tau']:.2f}")
+            tau = f"tau {entry['greedy']['tau']:.2f}"
 
+        progress(self._trainer.step, tau)
         try:
-            last = self._trainer.run(tell)
+            last = self._trainer.run(tell, lambda step: progress(step, tau))
         except KeyboardInterrupt:
             every = self._trainer.config.save_every
             raise KeyboardInterrupt(

@@ -114,13 +114,26 @@ class Trainer:
         self.held_back = usable[: config.validation_sequences]
         self.training = usable[config.validation_sequences :]
 
-    def run(self, report: Callable[[dict[str, Any]], None] = lambda entry: None) -> Validation:
-        """Train to the end of the schedule; returns the last validation. ``report`` gets every log entry."""
+    def run(
+        self,
+        report: Callable[[dict[str, Any]], None] = lambda entry: None,
+        tick: Callable[[int], None] = lambda step: None,
+    ) -> Validation:
+        """Train to the end of the schedule.
+
+        Args:
+            report: gets every log entry.
+            tick: gets the number of finished steps after each one.
+
+        Returns:
+            the last validation.
+        """
         config, started, first = self.config, time.perf_counter(), self.step
         batches = shuffled_epochs(self.training, config.sequences_per_step, config.seed, self.step)
         while self.step < config.optim.steps:
             result, norm = self._step(next(batches))
             self.step += 1
+            tick(self.step)
             last = self.step == config.optim.steps
             if last or self.step % config.save_every == 0:
                 save_state(self.folder, self.model, self.optimizers, self.step, self.best_tau)
