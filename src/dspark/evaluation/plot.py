@@ -10,9 +10,6 @@ from typing import Any
 
 from dspark.evaluation.decode_report import DecodeReport, Row
 
-EXTRA = "dspark[plot]"
-"""What to install for pictures."""
-
 
 def can_plot() -> bool:
     """Whether matplotlib is installed."""
