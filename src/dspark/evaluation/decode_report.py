@@ -142,13 +142,17 @@ def time_cells(row: Row) -> tuple[str, ...]:
     return (row.domain, row.arm, f"{part.step_seconds * 1e3:.1f}", *(f"{share:.1%}" for share in percents))
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def _markdown(report: DecodeReport) -> str:
     machine = report.machine
     head = [
         f"# Decoding speed of {report.target}",
         "",
         f"{report.made_at}, {report.dtype}, greedy, at most {report.plan.max_tokens} tokens an answer, "
-        f"{report.plan.repeats} repeats. {machine.processor}, {machine.threads} threads"
+        f"{_count(report.plan.repeats, 'repeat')}. {machine.processor}, {_count(machine.threads, 'thread')}"
         f"{' bound to cores' if machine.bound else ''}, torch {machine.torch}.",
         "",
         "All arms answered the same prompts in turn, within one process. tokens/s counts whole requests, prefill "

@@ -63,7 +63,7 @@ class NewStore:
     @property
     def announcement(self) -> str:
         """Its size in words."""
-        return f"features of {self.tokens} tokens take {self.size / 1e6:,.0f} MB"
+        return f"features of {self.tokens} tokens take {self.size / 1e6:,.1f} MB"
 
     def write(self, loaded: LoadedTarget, *, progress: Callable[[int, str], None]) -> None:
         """Run the target; an interrupted or failed attempt leaves nothing behind.
