@@ -135,7 +135,9 @@ install_all() {
     install --no-deps --require-hashes -r "$lock" || explain "the packages of $lock"
     install_torch || explain "torch"
     install --no-deps --no-build-isolation --editable . || explain "dspark itself"
-    $venv/bin/python -c 'import torch, transformers, dspark' 2>>"$log" || give_up "torch or transformers do not import." \
+    # This also compiles what every command imports, even where the environment keeps Python from doing so later.
+    PYTHONDONTWRITEBYTECODE='' $venv/bin/python -c 'import torch, transformers, dspark.evaluation, dspark.recipes' \
+        2>>"$log" || give_up "torch or transformers do not import." \
         "Is the build of torch right for this machine? (make help, TORCH=...)" "The last lines of $log:" \
         "$(tail -n 3 "$log")"
 }
