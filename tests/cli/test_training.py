@@ -49,7 +49,7 @@ def test_train_and_decode(store: Path, dspark: Dspark, on_target: Dspark, target
 
 
 def test_ctrl_c_while_training(store: Path, dspark: Dspark, target_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: training_run.Trainer, report: object) -> None:
+    def interrupted(self: training_run.Trainer, *told: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training_run.Trainer, "run", interrupted)
