@@ -13,7 +13,7 @@ from dspark import LLM, SamplingParams
 def main(target: str = "smollm2-135m", drafter: str = "ngram") -> None:
     """Ask for something repetitive, which even looking up n-grams in the text can draft."""
     llm = LLM(target, drafter=drafter)
-    messages = [{"role": "user", "content": "Count from one to thirty in words, one number a line."}]
+    messages = [{"role": "user", "content": "Write the words red, green and blue in this order, ten times."}]
     for step in llm.stream(messages, SamplingParams(temperature=0, max_tokens=128)):
         for text, origin in step.pieces:
             print(f"[{text}]" if origin == "draft" else text, end="", flush=True)
