@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -121,3 +122,20 @@ def test_ctrl_c_in_the_middle(target_dir: Path, tmp_path: Path) -> None:
     assert stderr.startswith("dspark: interrupted; c.jsonl holds ")
     assert stderr.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.jsonl", "c.record.json"]
+
+
+def test_characters_the_terminal_lacks(target_dir: Path) -> None:
+    words = ["generate", "hi", "--target", str(target_dir), "--dtype", "float32", "--temperature", "1", "--seed", "1"]
+    env = os.environ | {"PYTHONIOENCODING": "ascii"}
+    for more in ([], ["--json"]):
+        done = run(*words, "--max-tokens", 60, *more, env=env)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.isascii()
+    assert len(json.loads(done.stdout)["token_ids"]) <= 60
+
+
+def test_an_argument_that_is_no_text(target_dir: Path) -> None:
+    done = run("generate", "\udcff", "--target", target_dir, "--dtype", "float32")
+    assert done.returncode == 1
+    assert done.stderr.startswith("dspark: the content of a message is no Unicode text")
+    assert done.stderr.count("\n") == 1

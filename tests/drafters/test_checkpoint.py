@@ -231,3 +231,31 @@ def test_failed_save_keeps_the_old_file(folder: Path, monkeypatch: pytest.Monkey
 def test_config_survives_its_own_dictionary() -> None:
     config = config_of(head_type=HeadType.RNN, sliding_window=4, draft_vocab_size=10, rope_theta=5e5)
     assert DSparkConfig.from_dict(config.to_dict()) == config
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers(folder: Path, number: float) -> None:
+    edit_tensors(folder, lambda tensors: tensors["fc.weight"].view(-1).__setitem__(3, number))
+    assert "fc.weight holds numbers that are not finite" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hidden_size": True},
+        {"num_hidden_layers": 10**30},
+        {"block_size": 10**30},
+        {"head_dim": 7},
+        {"mask_token_id": 1.5},
+        {"markov_rank": -1},
+        {"markov_rank": float("inf")},
+        {"rms_norm_eps": "abc"},
+        {"rms_norm_eps": float("nan")},
+        {"rope_parameters": {"rope_theta": -1.0}},
+        {"use_sliding_window": True, "sliding_window": 0, "layer_types": None},
+    ],
+    ids=str,
+)
+def test_sizes_that_make_no_drafter(folder: Path, changes: dict[str, Any]) -> None:
+    edit_config(folder, **changes)
+    assert next(iter(changes)).removeprefix("use_").split("_")[0] in refusal(folder) or "infinity" in refusal(folder)

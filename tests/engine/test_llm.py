@@ -147,6 +147,8 @@ def test_interrupted_calls_leave_nothing_behind(
         (lambda llm: llm.generate(""), "the prompt is empty"),
         (lambda llm: llm.generate(["ok", ""]), "the prompt is empty"),
         (lambda llm: llm.generate([[]]), "the prompt is empty"),
+        (lambda llm: llm.generate("a\udcff"), r"the prompt is no Unicode text: character 1 is '.udcff'"),
+        (lambda llm: llm.chat([{"role": "user", "content": "\ud800"}]), "content of a message is no Unicode text"),
         (lambda llm: llm.generate(3), "prompts must be a text, token ids, or a list of these, got int"),
         (lambda llm: llm.generate(["ok", 3]), "a prompt must be a text or a list of token ids, got int"),
         (lambda llm: llm.generate("x" * 300), "300 tokens, but the context holds 96"),

@@ -178,3 +178,28 @@ def test_acceptance_statistics() -> None:
     assert stats.first_token_seconds is not None
     assert stats.first_token_seconds > 0
     assert stats.decode_seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"stop": 5}, "stop must be a list of strings, got 5"),
+        ({"stop": None}, "stop must be a list of strings, got None"),
+        ({"stop_token_ids": 3}, "stop_token_ids must be a list of token ids, got 3"),
+        ({"logit_bias": [1]}, "logit_bias must map token ids to numbers"),
+        ({"logit_bias": None}, "logit_bias must map token ids to numbers"),
+        ({"temperature": 10**400}, "temperature must be a number >= 0"),
+        ({"repetition_penalty": 1e-300}, "repetition_penalty must be a number >= 1e-06 and <= 1e"),
+    ],
+)
+def test_bad_options_are_refused(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        SamplingParams(**params)
+
+
+def test_the_strongest_repetition_penalties_keep_logits_finite() -> None:
+    for penalty in (1e-6, 1e6):
+        core = engine(tiny_target(VOCAB))
+        for temperature in (0.0, 1e-6, 1.0):
+            options = SamplingParams(temperature=temperature, max_tokens=6, repetition_penalty=penalty, seed=1)
+            assert len(completions(core, [[1, 2, 3]], options)[0].token_ids) == 6

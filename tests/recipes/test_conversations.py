@@ -151,3 +151,34 @@ def test_a_target_that_never_ends_a_turn(path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Scribe, "write", lambda self, numbers: [])
     with pytest.raises(InputError, match=r"raise synthesis\.user_lengths"):
         fill(path, 1)
+
+
+@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_chunk_without_its_record_is_taken_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    def fails(place: Path, text: str) -> None:
+        raise failure
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "write_whole", fails)
+        with pytest.raises(type(failure)):
+            fill(path, 1)
+    assert list(path.parent.iterdir()) == []
+    fill(path, 1)
+    whole = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "write_whole", fails)
+        with pytest.raises(type(failure)):
+            fill(path, 50)
+    assert path.read_bytes() == whole
+    assert fill(path, 3).count >= 3
+
+
+def test_lines_that_are_no_conversations(path: Path) -> None:
+    good = b'"mask": [0, 1], "domain": "chat", "temperature": 0.0, "complete": true}\n'
+    lines = (b"\xff\xfe\n", b"[]\n", b'{"ids": ["a", 1], ' + good, b'{"ids": [1, -1], ' + good, b'{"ids": 3, ' + good)
+    for line in lines:
+        path.write_bytes(line)
+        with pytest.raises(InputError, match="line 1: not a conversation"):
+            list(read_conversations(path))

@@ -79,3 +79,12 @@ def test_what_cannot_be_written(
     monkeypatch.setattr("shutil.disk_usage", lambda place: usage)
     with pytest.raises(InputError, match="MB are free"):
         NewStore.plan([file], tmp_path / "store", DRAFTER)
+
+
+@pytest.mark.parametrize(("ids", "said"), [([1, 99999], "ids up to 99999"), ([1] * 600, "has 600 tokens")])
+def test_conversations_of_another_target(ids: list[int], said: str, loaded: LoadedTarget, tmp_path: Path) -> None:
+    foreign = Conversation(ids=ids, mask=[1] * len(ids), domain="chat", temperature=0.0, complete=True)
+    append_conversations(tmp_path / "c.jsonl", [foreign])
+    with pytest.raises(InputError, match=f"{said}.* written by another target"):
+        NewStore.plan([tmp_path / "c.jsonl"], tmp_path / "store", DRAFTER).write(loaded, progress=lambda n, note: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.jsonl"]

@@ -18,6 +18,7 @@ from dspark.training.batches import BatchBuilder
 from dspark.training.export import export_drafter
 from dspark.training.objective import LossWeights
 from dspark.training.optim import OptimConfig, lr_factor
+from dspark.training.state import save_state
 from dspark.training.trainer import TrainConfig, Trainer
 
 V, D, TAPS = 29, 16, (0, 2)
@@ -171,3 +172,40 @@ def test_store_states_its_size_and_notices_damage(store: FeatureStore, tmp_path:
     (tmp_path / "hidden.bf16").write_bytes(b"12")
     with pytest.raises(InputError, match="bytes"):
         FeatureStore([tmp_path])
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage\n", b"PK\x03\x04 half an archive"])
+def test_a_damaged_state_is_refused(store: FeatureStore, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "state.pt").write_bytes(content)
+    with pytest.raises(InputError, match="damaged or no state of a run"):
+        trainer(store, tmp_path, run_config())
+
+
+def test_a_state_that_cannot_be_written(store: FeatureStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trainer(store, tmp_path, run_config())
+    save_state(tmp_path, run.model, run.optimizers, 1, 0.0)
+    before = (tmp_path / "state.pt").read_bytes()
+
+    def full(state: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise RuntimeError("basic_ios::clear: iostream error")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(InputError, match=r"cannot be written .* is the disk full"):
+        save_state(tmp_path, run.model, run.optimizers, 2, 0.0)
+    assert (tmp_path / "state.pt").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["state.pt"]
+
+
+def test_a_run_that_is_done_has_its_drafter(
+    store: FeatureStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever cuts off the last validation, the same command makes up for it."""
+    config = run_config(optim=OptimConfig(lr=1e-2, warmup=1, steps=4))
+    cut = trainer(store, tmp_path, config)
+    with monkeypatch.context() as patch:
+        patch.setattr(cut, "validate", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            cut.run()
+    trainer(store, tmp_path, config).run()
+    assert (tmp_path / "best" / "model.safetensors").is_file()

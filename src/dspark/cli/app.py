@@ -16,6 +16,7 @@ from dspark.cli.demo import demo
 from dspark.cli.exits import guarded
 from dspark.cli.generate import generate
 from dspark.cli.info import info
+from dspark.cli.screen import print_whatever_comes
 from dspark.cli.threads import bind_threads
 from dspark.cli.train import train
 
@@ -48,6 +49,7 @@ def _setup(
     ] = False,
 ) -> None:
     """Language models that answer faster through speculation, with exactly the same text."""
+    print_whatever_comes()
     bind_threads()
 
 

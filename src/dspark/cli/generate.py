@@ -109,7 +109,7 @@ def _print_all(texts: list[str], outputs: list[RequestOutput], as_json: bool) ->
     for number, (text, output) in enumerate(zip(texts, outputs, strict=True)):
         for answer in output.outputs:
             if as_json:
-                print(json.dumps(_as_dict(number, text, answer), ensure_ascii=False))
+                print(json.dumps(_as_dict(number, text, answer)))
             else:
                 print(f"--- prompt {number + 1}, answer {answer.index + 1} ---\n" * many + answer.text)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +15,13 @@ if TYPE_CHECKING:
 
 _PATIENCE = 2.0
 """Seconds before a bar appears."""
+
+
+def print_whatever_comes() -> None:
+    """Where an output's encoding lacks a character, a question mark is printed instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def out() -> Console:

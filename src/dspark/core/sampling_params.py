@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dspark.core.errors import InputError
 
 MAX_LOGPROBS = 64
 """Upper bound of :attr:`SamplingParams.logprobs` (entries per token)."""
+_REPETITION = 1e6
+"""A repetition penalty may multiply a logit by this at most, so that no logit overflows."""
 
 
 def _number(name: str, value: object, low: float, high: float, *, low_open: bool = False) -> float:
@@ -17,7 +19,10 @@ def _number(name: str, value: object, low: float, high: float, *, low_open: bool
     expected = f"a number {'>' if low_open else '>='} {low:g}" + ("" if math.isinf(high) else f" and <= {high:g}")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{name} must be {expected}, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond every float
+        number = math.inf
     inside = math.isfinite(number) and (low < number if low_open else low <= number) and number <= high
     if not inside:
         raise InputError(f"{name} must be {expected}, got {value!r}")
@@ -28,6 +33,13 @@ def _integer(name: str, value: object, low: int) -> int:
     """Return ``value`` as an int >= low, or raise InputError."""
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise InputError(f"{name} must be an integer >= {low}, got {value!r}")
+    return value
+
+
+def _listed(name: str, value: object, what: str) -> Iterable:
+    """Return ``value`` if it can be walked through, or raise InputError."""
+    if not isinstance(value, Iterable):
+        raise InputError(f"{name} must be a list of {what}, got {value!r}")
     return value
 
 
@@ -44,7 +56,8 @@ class SamplingParams:
         top_k: keep the k most likely tokens; 0 or -1 keeps all.
         top_p: keep the smallest set of tokens whose probability reaches this, in (0, 1].
         min_p: drop tokens less likely than this share of the most likely one, in [0, 1].
-        repetition_penalty: > 1 divides positive and multiplies negative logits of tokens of prompt and output.
+        repetition_penalty: > 1 divides positive and multiplies negative logits of tokens of prompt and output, in
+            [1e-6, 1e6].
         presence_penalty: subtracted once from logits of tokens of the output, in [-2, 2].
         frequency_penalty: subtracted per occurrence in the output, in [-2, 2].
         logit_bias: token id -> number added to its logit, each in [-100, 100].
@@ -88,7 +101,7 @@ class SamplingParams:
         put("top_k", 0 if self.top_k == -1 else _integer("top_k", self.top_k, 0))
         put("top_p", _number("top_p", self.top_p, 0.0, 1.0, low_open=True))
         put("min_p", _number("min_p", self.min_p, 0.0, 1.0))
-        put("repetition_penalty", _number("repetition_penalty", self.repetition_penalty, 0.0, math.inf, low_open=True))
+        put("repetition_penalty", _number("repetition_penalty", self.repetition_penalty, 1 / _REPETITION, _REPETITION))
         for name in ("presence_penalty", "frequency_penalty"):
             put(name, _number(name, getattr(self, name), -2.0, 2.0))
         put("logit_bias", self._checked_bias())
@@ -98,20 +111,23 @@ class SamplingParams:
             if self.min_tokens > self.max_tokens:
                 raise InputError(f"min_tokens must be <= max_tokens ({self.max_tokens}), got {self.min_tokens}")
         put("stop", self._checked_stop())
-        put("stop_token_ids", tuple(_integer("stop_token_ids", token, 0) for token in self.stop_token_ids))
+        ids = _listed("stop_token_ids", self.stop_token_ids, "token ids")
+        put("stop_token_ids", tuple(_integer("stop_token_ids", token, 0) for token in ids))
         if self.seed is not None:
             _integer("seed", self.seed, 0)
         if self.logprobs is not None and _integer("logprobs", self.logprobs, 0) > MAX_LOGPROBS:
             raise InputError(f"logprobs must be <= {MAX_LOGPROBS}, got {self.logprobs}")
 
     def _checked_bias(self) -> dict[int, float]:
+        if not isinstance(self.logit_bias, Mapping):
+            raise InputError(f"logit_bias must map token ids to numbers, got {self.logit_bias!r}")
         return {
             _integer("logit_bias keys", token, 0): _number(f"logit_bias[{token}]", bias, -100.0, 100.0)
             for token, bias in dict(self.logit_bias).items()
         }
 
     def _checked_stop(self) -> tuple[str, ...]:
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(_listed("stop", self.stop, "strings"))
         for text in stop:
             if not isinstance(text, str) or not text:
                 raise InputError(f"stop must hold non-empty strings, got {text!r}")

@@ -29,6 +29,8 @@ class Conversation:
     complete: bool
 
     def __post_init__(self) -> None:
+        if not all(type(token) is int and token >= 0 for token in self.ids):
+            raise InputError("token ids must be integers >= 0")
         if len(self.ids) != len(self.mask):
             raise InputError(f"a conversation needs one mask entry per token, got {len(self.mask)} for {len(self.ids)}")
 
@@ -45,7 +47,7 @@ def read_conversations(path: Path) -> Iterator[Conversation]:
     Raises:
         InputError: a line that is no conversation (its number is named).
     """
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 yield Conversation(**json.loads(line))

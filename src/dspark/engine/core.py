@@ -167,7 +167,7 @@ class EngineCore:
         page_size, device = self.target.page_size, self.target.device
         draws = Draws.of(allotment.judged, self.drafter.block_size)
         with clock.of("draft"):
-            proposal = propose(self.drafter, allotment, draws, page_size, device)
+            proposal = propose(self.drafter, allotment, draws, self.target)
         lengths = plan(self.policy, allotment, proposal)
         work = shares(allotment, proposal, lengths, record=self.options.record_rounds)
         batch = pack(work, page_size, device)

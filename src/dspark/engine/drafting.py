@@ -12,10 +12,12 @@ from torch import Tensor
 from dspark.core import DraftBatch, Proposal
 from dspark.drafters import Drafter
 from dspark.engine.allotment import Allotment
+from dspark.engine.proposals import check_proposal
 from dspark.engine.sequence import Sequence
 from dspark.engine.share import Share, to_device
 from dspark.kvcache import pages_for, pages_of
 from dspark.scheduling import PlanView, VerifyPolicy
+from dspark.target import PackedTarget
 from dspark.verify import DraftDraws, RoundUniforms, RowSampling
 
 
@@ -46,8 +48,13 @@ class Draws:
         return DraftDraws(self.sampling.take(np.arange(count)), uniforms)
 
 
-def propose(drafter: Drafter, allotment: Allotment, draws: Draws, page_size: int, device: torch.device) -> Proposal:
-    """One block for each of the first ``num_drafting`` ready sequences."""
+def propose(drafter: Drafter, allotment: Allotment, draws: Draws, target: PackedTarget) -> Proposal:
+    """One block for each of the first ``num_drafting`` ready sequences.
+
+    Raises:
+        DsparkError: the drafter returned something else.
+    """
+    page_size, device, vocab_size = target.page_size, target.device, target.facts.vocab_size
     count = allotment.num_drafting
     if count == 0:
         return Proposal(tokens=torch.empty(0, 0, dtype=torch.int64), lengths=())
@@ -65,8 +72,7 @@ def propose(drafter: Drafter, allotment: Allotment, draws: Draws, page_size: int
         sampler=draws.sampler(count),
     )
     proposal = drafter.propose(batch)
-    for length, limit in zip(proposal.lengths, batch.max_lens, strict=True):
-        assert 0 <= length <= limit, f"drafter {drafter.name!r} proposed {length} tokens where {limit} were asked for"
+    check_proposal(proposal, batch.max_lens, vocab_size, drafter.name)
     return proposal
 
 

@@ -77,7 +77,7 @@ def _read_prompt(prompt: object, tokenizer: PreTrainedTokenizerBase) -> Prompt:
     if isinstance(prompt, str):
         if not prompt:
             raise InputError("the prompt is empty; give at least one token")
-        return Prompt(prompt, tuple(tokenizer.encode(prompt)))
+        return Prompt(_unicode(prompt, "the prompt"), tuple(tokenizer.encode(prompt)))
     if isinstance(prompt, Sequence):
         return Prompt(None, tuple(prompt))
     raise InputError(f"a prompt must be a text or a list of token ids, got {type(prompt).__name__}")
@@ -94,6 +94,16 @@ def _render(conversation: object, tokenizer: PreTrainedTokenizerBase) -> Prompt:
     return Prompt(text, tuple(tokenizer.encode(text, add_special_tokens=False)))
 
 
+def _unicode(text: str, what: str) -> str:
+    """The text, if it is one: bytes that were no UTF-8 hide in Python strings as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        found = text[error.start]
+        raise InputError(f"{what} is no Unicode text: character {error.start} is {found!r}; give it in UTF-8") from None
+    return text
+
+
 def _check_messages(conversation: object) -> None:
     if not isinstance(conversation, Sequence) or isinstance(conversation, str) or not conversation:
         raise InputError(f"a conversation must be a non-empty list of messages, got {conversation!r:.80}")
@@ -102,3 +112,5 @@ def _check_messages(conversation: object) -> None:
             raise InputError(f"a message must be a {{'role': ..., 'content': ...}} mapping, got {message!r:.80}")
         if not isinstance(message.get("content"), str):
             raise InputError(f"the content of a message must be a text, got {message.get('content')!r:.80}")
+        _unicode(message["role"], "the role of a message")
+        _unicode(message["content"], "the content of a message")

@@ -15,6 +15,7 @@ from dspark.data.conversation import Conversation, append_conversations
 from dspark.data.openings import load_openings
 from dspark.data.synthesis import Continuation, synthesize
 from dspark.engine import LLM
+from dspark.engine.interrupts import interrupts_deferred
 from dspark.evaluation.files import write_whole
 from dspark.recipes.recipe import WritingPlan
 
@@ -131,25 +132,25 @@ class Conversations:
             raise InputError(
                 "none of the user turns that the target began came to an end; raise synthesis.user_lengths"
             )
-        self._append(written)
-        self.next, self.count, self.size = numbers.stop, self.count + len(written), self.path.stat().st_size
-        write_whole(record_path(self.path), json.dumps(self._record(), indent=1) + "\n")
+        with interrupts_deferred():
+            self._append(written, numbers.stop)
 
-    def _append(self, written: list[Conversation]) -> None:
-        """Append to the last whole chunk; a failed attempt leaves nothing behind."""
+    def _append(self, written: list[Conversation], following: int) -> None:
+        """Append to the last whole chunk and record it; a failed attempt leaves nothing behind."""
+        new = not record_path(self.path).exists()
         self.path.touch()
-        os.truncate(self.path, self.size)
         try:
+            os.truncate(self.path, self.size)
             append_conversations(self.path, written)
+            counts = {"next": following, "count": self.count + len(written), "size": self.path.stat().st_size}
+            record = {"plan": _as_json(self.plan), "target": self.target, **counts}
+            write_whole(record_path(self.path), json.dumps(record, indent=1) + "\n")
         except BaseException:
             os.truncate(self.path, self.size)
-            if not self.size:
+            if new:
                 self.path.unlink()
             raise
-
-    def _record(self) -> dict[str, Any]:
-        counts = {name: getattr(self, name) for name in ("target", "next", "count", "size")}
-        return {"plan": _as_json(self.plan), **counts}
+        self.next, self.count, self.size = counts["next"], counts["count"], counts["size"]
 
 
 def record_path(path: Path) -> Path:

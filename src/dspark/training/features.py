@@ -11,7 +11,7 @@ from torch import Tensor
 from dspark.core import InputError, PackedBatch
 from dspark.data.conversation import Conversation
 from dspark.data.feature_store import FeatureStoreWriter
-from dspark.target import PackedTarget
+from dspark.target import PackedTarget, TargetFacts
 
 _HEAD_ROWS = 128
 
@@ -38,9 +38,10 @@ def write_features(
         progress: called with the number of tokens done since the last call.
 
     Raises:
-        InputError: no conversation was given.
+        InputError: no conversation was given, or one that the target cannot run.
     """
     target.set_taps(tap_layers)
+    conversations = _fitting(conversations, target.facts)
     writer = FeatureStoreWriter(folder, target=name, hidden_size=target.facts.hidden_size, tap_layers=tap_layers)
     total, pages = 0, 0
     for group in _groups(conversations, rows_per_forward):
@@ -54,6 +55,18 @@ def write_features(
     if not total:
         raise InputError("no conversations to run the target over; synthesise some first")
     return total
+
+
+def _fitting(conversations: Iterable[Conversation], facts: TargetFacts) -> Iterator[Conversation]:
+    """The same conversations; one with tokens or a length that the target does not have is an InputError."""
+    for number, conversation in enumerate(conversations, start=1):
+        largest, length = max(conversation.ids, default=0), len(conversation.ids)
+        if largest >= facts.vocab_size or length > facts.max_positions:
+            raise InputError(
+                f"conversation {number} has {length} tokens with ids up to {largest}, but the target takes "
+                f"{facts.max_positions} tokens with ids below {facts.vocab_size}; was it written by another target?"
+            )
+        yield conversation
 
 
 def _write_group(target: PackedTarget, writer: FeatureStoreWriter, group: list[Conversation]) -> int:

@@ -135,13 +135,13 @@ class Trainer:
             self.step += 1
             tick(self.step)
             last = self.step == config.optim.steps
-            if last or self.step % config.save_every == 0:
-                save_state(self.folder, self.model, self.optimizers, self.step, self.best_tau)
             if last or self.step % config.validate_every == 0:
                 validation = self.validate()
                 seconds = (time.perf_counter() - started) / (self.step - first)
                 self._log(result, norm, validation, seconds, report)
                 self._keep_if_best(validation)
+            if last or self.step % config.save_every == 0:  # after the export: a run that is done has its drafter
+                save_state(self.folder, self.model, self.optimizers, self.step, self.best_tau)
         return self.validate()
 
     def _step(self, sequences: np.ndarray) -> tuple[PassResult, float]:

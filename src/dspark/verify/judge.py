@@ -156,7 +156,10 @@ def _check_numbers(rows: Tensor, tokens: list[int]) -> None:
     """Refuse rows of a target that overflowed: one entry of each row tells, as it was picked by comparing them all."""
     chosen = rows.gather(1, torch.tensor(tokens, device=rows.device)[:, None])
     if not bool(torch.isfinite(chosen).all()):
-        raise DsparkError(f"the target computed logits that are not finite numbers in {rows.dtype}; use dtype float32")
+        raise DsparkError(
+            f"the model computed logits that are not finite numbers in {rows.dtype}; use dtype float32, or weights "
+            "without NaN"
+        )
 
 
 def _index(numbers: np.ndarray, like: Tensor) -> Tensor:

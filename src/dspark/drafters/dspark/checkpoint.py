@@ -148,7 +148,7 @@ def _optional(config: DSparkConfig) -> Shapes:
 
 
 def _account(file: Path, tensors: dict[str, Tensor], required: Shapes, optional: Shapes) -> None:
-    """Raise InputError unless keys, shapes and kinds are exactly as expected."""
+    """Raise InputError unless keys, shapes and kinds are exactly as expected, and all weights are numbers."""
     allowed = required | optional
     unknown, missing = sorted(tensors.keys() - allowed.keys()), sorted(required.keys() - tensors.keys())
     prefix = _common_prefix(unknown, allowed)
@@ -166,6 +166,8 @@ def _account(file: Path, tensors: dict[str, Tensor], required: Shapes, optional:
             raise InputError(f"{file}: {key} has shape {list(tensor.shape)}, config.json asks for {list(allowed[key])}")
         if tensor.is_floating_point() == (key == MAP_KEY):
             raise InputError(f"{file}: {key} has dtype {tensor.dtype}")
+        if key != MAP_KEY and not bool(torch.isfinite(tensor.float()).all()):
+            raise InputError(f"{file}: {key} holds numbers that are not finite; the file is damaged or badly trained")
 
 
 def _common_prefix(unknown: list[str], allowed: Shapes) -> str:

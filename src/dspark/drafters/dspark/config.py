@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -73,9 +74,17 @@ class DSparkConfig:
     def _check_sizes(self) -> None:
         sizes = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "head_dim")
         for name in (*sizes, "num_key_value_heads", "vocab_size", "block_size", "num_target_layers"):
-            size = getattr(self, name)
-            if not isinstance(size, int) or size < 1:
-                raise InputError(f"drafter config: {name} must be an integer >= 1, got {size!r}")
+            _check_integer(name, getattr(self, name), 1, _MOST_LAYERS if name == "num_hidden_layers" else _MOST)
+        _check_integer("mask_token_id", self.mask_token_id, 0, _MOST)
+        _check_integer("markov_rank", self.markov_rank, 0, _MOST)
+        if self.sliding_window is not None:
+            _check_integer("sliding_window", self.sliding_window, 1, _MOST)
+        if self.head_dim % 2:
+            raise InputError(f"drafter config: head_dim must be even, as halves are rotated, got {self.head_dim}")
+        for name in ("rms_norm_eps", "rope_theta"):
+            number = getattr(self, name)
+            if not isinstance(number, (int, float)) or not 0.0 < number < math.inf:
+                raise InputError(f"drafter config: {name} must be a number > 0, got {number!r}")
         if self.num_attention_heads % self.num_key_value_heads:
             raise InputError(
                 f"drafter config: num_attention_heads ({self.num_attention_heads}) must be a multiple of "
@@ -163,10 +172,19 @@ class DSparkConfig:
             raise InputError(
                 f"drafter config.json lacks the field {missing.args[0]!r}; it is no DSpark checkpoint"
             ) from None
-        except (TypeError, ValueError) as wrong:
+        except (TypeError, ValueError, OverflowError) as wrong:
             if isinstance(wrong, InputError):
                 raise
             raise InputError(f"drafter config.json has a wrong or missing field: {wrong}") from None
+
+
+_MOST, _MOST_LAYERS = 1 << 24, 1 << 10
+"""Sizes beyond these are damage, not a drafter."""
+
+
+def _check_integer(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f"drafter config: {name} must be an integer from {low} to {high}, got {value!r}")
 
 
 _SPECIAL = frozenset({"target_layer_ids", "rope_theta", "head_type", "markov_rank", "sliding_window"})
