@@ -66,7 +66,8 @@ class SamplingParams:
         stop: strings that end the answer.
         stop_token_ids: token ids that end the answer, besides the model's own end-of-text ids.
         ignore_eos: the model's own end-of-text ids do not end the answer.
-        seed: same seed, same sample, alone or in a batch; None draws one.
+        seed: same seed, same sample, alone or in a batch, but for rounding and for policies that read confidences
+            (those can change a sample, never its distribution); None draws one.
         logprobs: None for none, else how many of the most likely alternatives to give beside the chosen token.
         include_stop_str_in_output: keep the stop string in the text.
         skip_special_tokens: leave special tokens out of the text.
