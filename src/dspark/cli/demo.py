@@ -27,7 +27,7 @@ def demo(
     policy: Policy = None,
     dtype: Dtype = None,
     device: Device = None,
-    max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 56,
+    max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 48,
     proof: Annotated[
         bool, typer.Option("--proof/--no-proof", help="Compare the texts in float32 as well, where rounding is small.")
     ] = True,
