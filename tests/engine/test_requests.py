@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dspark.core import FinishReason, InputError, SamplingParams
+from dspark.core import DsparkError, FinishReason, InputError, SamplingParams
 from dspark.drafters import NgramDrafter
 from dspark.engine import EngineCore, EngineOptions
 from dspark.engine.intake import sibling_seed
@@ -203,3 +203,15 @@ def test_the_strongest_repetition_penalties_keep_logits_finite() -> None:
         for temperature in (0.0, 1e-6, 1.0):
             options = SamplingParams(temperature=temperature, max_tokens=6, repetition_penalty=penalty, seed=1)
             assert len(completions(core, [[1, 2, 3]], options)[0].token_ids) == 6
+
+
+def test_an_engine_whose_target_was_taken_over_says_so() -> None:
+    target = tiny_target(VOCAB)
+    first = engine(target)
+    name = first.add_request([1, 2, 3], greedy(8))
+    first.step()
+    second = engine(target)
+    with pytest.raises(DsparkError, match="belongs to an engine that was made later"):
+        first.step()
+    assert first.abort(name)
+    assert len(completions(second, [[1, 2, 3]], greedy(8))[0].token_ids) == 8

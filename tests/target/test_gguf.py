@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gguf import GGUFWriter
+from transformers import PreTrainedTokenizerBase
 
 import dspark.target.gguf as conversion
 from dspark.core import InputError
@@ -127,6 +128,16 @@ def test_a_full_disk_or_an_interrupt_leaves_nothing(
     assert leftovers(cache) == []
     monkeypatch.setattr(conversion, "save_file", save)
     assert (converted_directory(GGUFFile(path=gguf)) / "model.safetensors").is_file()
+
+
+def test_a_disk_that_is_full_before_the_tokenizer(gguf: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: object, folder: object, **options: object) -> None:
+        raise Exception("No space left on device (os error 28)")
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "save_pretrained", fails)
+    with pytest.raises(InputError, match=r"No space left on device.*DSPARK_CACHE"):
+        converted_directory(GGUFFile(path=gguf))
+    assert leftovers(cache) == []
 
 
 def test_a_cache_that_cannot_be_written(gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from itertools import count
 
 from transformers import PreTrainedTokenizerBase
 
-from dspark.core import FinishReason, InputError, SamplingParams
+from dspark.core import DsparkError, FinishReason, InputError, SamplingParams
 from dspark.drafters import Drafter, NullDrafter
 from dspark.engine.allotment import Allotment, allot
 from dspark.engine.clock import StepClock
@@ -60,6 +60,7 @@ class EngineCore:
         self.max_context = options.context_limit(target.facts.max_positions, target.page_size)
         target.set_taps(self.drafter.tap_layers)
         target.allocate(options.num_pages)
+        self._allocation = target.allocations
         self.drafter.allocate(options.num_pages, target.page_size)
         pool = PagePool(options.num_pages, target.page_size, prefix_cache=options.prefix_cache)
         self._roster = Roster(pool, self.drafter.block_size, options.max_requests)
@@ -133,7 +134,15 @@ class EngineCore:
 
         Returns:
             What the step added to answers, finished ones included.
+
+        Raises:
+            DsparkError: the target's pages belong to someone else by now, or target or drafter compute no numbers.
         """
+        if self.target.allocations != self._allocation:
+            raise DsparkError(
+                "the memory of this target belongs to an engine that was made later; go on with that one, or load the "
+                "target a second time"
+            )
         clock = StepClock()
         allotment = self._admit()
         if allotment.ready or allotment.chunks:

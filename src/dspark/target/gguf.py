@@ -106,13 +106,13 @@ def _save(model: PreTrainedModel, tokenizer: object, folder: Path) -> None:
         del config.quantization_config
     tied = "lm_head.weight" if getattr(config, "tie_word_embeddings", False) else None
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items() if name != tied}
-    with quiet_transformers():
-        config.save_pretrained(folder)
-        model.generation_config.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)  # type: ignore[attr-defined]
     try:
+        with quiet_transformers():
+            config.save_pretrained(folder)
+            model.generation_config.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)  # type: ignore[attr-defined]
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    except Exception as error:  # safetensors raises its own error type for a full disk
+    except Exception as error:  # tokenizers and safetensors raise errors of their own for a full disk
         raise OSError(str(error)) from error
 
 

@@ -32,7 +32,12 @@ class TargetOutput:
 
 
 class PackedTarget:
-    """The target model, run over :class:`PackedBatch` with keys and values in pages. Made by :func:`pack_model`."""
+    """The target model, run over :class:`PackedBatch` with keys and values in pages. Made by :func:`pack_model`.
+
+    Attributes:
+        facts: sizes and habits of the model.
+        allocations: how often the pages were made; who made them last owns them.
+    """
 
     def __init__(
         self,
@@ -51,6 +56,7 @@ class PackedTarget:
         self._head_weight = head_weight
         self._backend = backend
         self._tap_layers: tuple[int, ...] = ()
+        self.allocations = 0
 
     @property
     def dtype(self) -> torch.dtype:
@@ -83,6 +89,7 @@ class PackedTarget:
 
     def allocate(self, num_pages: int) -> None:
         """Make room for ``num_pages`` pages of keys and values; earlier contents are lost."""
+        self.allocations += 1
         self._backend.allocate(num_pages)
 
     def set_taps(self, layer_ids: Sequence[int]) -> None:
