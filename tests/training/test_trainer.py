@@ -14,9 +14,9 @@ from dspark.core import InputError
 from dspark.data.feature_store import FeatureStore, FeatureStoreWriter, store_bytes
 from dspark.drafters.dspark import DSparkConfig
 from dspark.drafters.dspark.checkpoint import load_checkpoint
+from dspark.drafters.losses import LossWeights
 from dspark.training.batches import BatchBuilder
 from dspark.training.export import export_drafter
-from dspark.training.objective import LossWeights
 from dspark.training.optim import OptimConfig, lr_factor
 from dspark.training.state import save_state
 from dspark.training.trainer import TrainConfig, Trainer
@@ -127,13 +127,15 @@ def test_batches_are_the_sequences(store: FeatureStore) -> None:
         assert int(keys.sum()) == length
         packed = batch.features[batch.gather[row][keys]]
         assert torch.equal(packed, store.features(np.arange(start, start + length)))
-        for anchor, tokens, counts, hidden in zip(
-            batch.anchors[row].tolist(), batch.tokens[row], batch.mask[row], batch.teacher_hidden[row], strict=True
+        for anchor, tokens, counts, rows in zip(
+            batch.anchors[row].tolist(), batch.tokens[row], batch.mask[row], batch.teacher_rows[row], strict=True
         ):
             size = int(counts.sum())
             assert torch.equal(tokens[: size + 1], ids[anchor : anchor + size + 1])
             assert mask[anchor : anchor + size + 1].all()
-            assert torch.equal(hidden[:size], store.hidden(np.arange(start + anchor, start + anchor + size)))
+            assert torch.equal(
+                batch.teacher_hidden[rows[:size]], store.hidden(np.arange(start + anchor, start + anchor + size))
+            )
         assert len(set(batch.anchors[row].tolist())) == 4
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dspark.data.synthesis import SynthesisConfig
 from dspark.drafters.dspark import DSparkConfig, HeadType
+from dspark.drafters.losses import LossWeights
 from dspark.recipes.recipe import Recipe, WritingPlan
-from dspark.training.objective import LossWeights
 from dspark.training.optim import OptimConfig
 from dspark.training.trainer import TrainConfig
 

@@ -6,44 +6,13 @@ Legend: N sequences of the batch, T their tokens together, S longest of them, A 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from dspark.core import InputError
 from dspark.data.feature_store import FeatureStore
-
-FAR = 1 << 30
-"""Position given to padding keys: never before any anchor."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DraftTrainingBatch:
-    """Everything one optimiser step needs.
-
-    Attributes:
-        features: [T, m * D] target features of the sequences' tokens.
-        positions: [T] int64 position of each token in its sequence.
-        gather: [N, S] int64 rows of the packed arrays for each padded key; padding points at row 0.
-        key_positions: [N, S] int64, FAR where padded.
-        anchors: [N, A] int64 anchor positions (dummies where a sequence has fewer candidates).
-        tokens: [N, A, G + 1] int64 anchor token and the G tokens after it.
-        teacher_hidden: [N, A, G, D] last hidden state at anchor + j.
-        log_z: [N, A, G] float32 log softmax denominator there.
-        mask: [N, A, G] bool slots that count.
-    """
-
-    features: Tensor
-    positions: Tensor
-    gather: Tensor
-    key_positions: Tensor
-    anchors: Tensor
-    tokens: Tensor
-    teacher_hidden: Tensor
-    log_z: Tensor
-    mask: Tensor
+from dspark.drafters.dspark.training_batch import DraftTrainingBatch, padding
 
 
 def anchor_candidates(mask: np.ndarray) -> np.ndarray:
@@ -80,8 +49,8 @@ class BatchBuilder:
         rows = np.concatenate([np.arange(start, start + size) for start, size in zip(starts, lengths, strict=True)])
         anchors, mask = self._draw_anchors(sequences, rng)
         flat = starts[:, None, None] + np.minimum(anchors[:, :, None] + np.arange(g + 1), lengths[:, None, None] - 1)
-        gather, keys = _padding(lengths)
-        shape = flat[..., :-1].shape
+        gather, keys = padding(lengths)
+        taught, places = np.unique(flat[..., :-1], return_inverse=True)
         return DraftTrainingBatch(
             features=store.features(rows),
             positions=torch.from_numpy(np.concatenate([np.arange(size) for size in lengths])),
@@ -89,8 +58,9 @@ class BatchBuilder:
             key_positions=torch.from_numpy(keys),
             anchors=torch.from_numpy(anchors),
             tokens=store.ids[torch.from_numpy(flat)],
-            teacher_hidden=store.hidden(flat[..., :-1].ravel()).view(*shape, -1),
-            log_z=store.log_z[torch.from_numpy(flat[..., :-1])],
+            teacher_hidden=store.hidden(taught),
+            log_z=store.log_z[torch.from_numpy(taught)],
+            teacher_rows=torch.from_numpy(places.reshape(mask.shape)),
             mask=torch.from_numpy(mask),
         )
 
@@ -104,14 +74,6 @@ class BatchBuilder:
             anchors[row, : len(drawn)] = drawn
             mask[row, : len(drawn)] = slots_that_count(self._masks[index], drawn, self.block_size)
         return anchors, mask
-
-
-def _padding(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gather rows and key positions [N, S] that lay packed sequences out as a padded grid."""
-    columns = np.arange(lengths.max())[None, :]
-    inside = columns < lengths[:, None]
-    first = (np.cumsum(lengths) - lengths)[:, None]
-    return np.where(inside, first + columns, 0), np.where(inside, columns, FAR)
 
 
 def shuffled_epochs(sequences: np.ndarray, per_step: int, seed: int, start_step: int) -> Iterator[np.ndarray]:

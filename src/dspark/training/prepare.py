@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dspark.core import InputError
 from dspark.data.feature_store import FeatureStore
 from dspark.drafters.dspark import DSparkConfig, DSparkModel
-from dspark.training.forward import FrozenTarget
+from dspark.drafters.losses import FrozenTarget
 
 _SCALE_ROWS = 20_000
 _OUTLIER = 10.0

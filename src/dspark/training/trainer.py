@@ -15,11 +15,11 @@ import torch
 from dspark.core import InputError
 from dspark.data.feature_store import FeatureStore
 from dspark.drafters.dspark import DSparkConfig
+from dspark.drafters.dspark.objective import training_pass
+from dspark.drafters.losses import LossSums, LossWeights
 from dspark.training.batches import BatchBuilder, shuffled_epochs
 from dspark.training.export import export_drafter
-from dspark.training.forward import PassResult, training_pass
 from dspark.training.metrics import Acceptance, acceptance
-from dspark.training.objective import LossWeights
 from dspark.training.optim import OptimConfig, build_optimizers, clip_gradients, lr_factor, set_lr
 from dspark.training.prepare import choose_draft_vocabulary, feature_scale, frozen_target, initialise
 from dspark.training.state import STATE_FILE, load_state, save_state
@@ -144,13 +144,13 @@ class Trainer:
                 save_state(self.folder, self.model, self.optimizers, self.step, self.best_tau)
         return self.validate()
 
-    def _step(self, sequences: np.ndarray) -> tuple[PassResult, float]:
+    def _step(self, sequences: np.ndarray) -> tuple[LossSums, float]:
         """One optimiser step; all randomness depends on (seed, step) alone."""
         batch = self.builder.build(sequences, np.random.default_rng((self.config.seed, 2, self.step)))
         set_lr(self.optimizers, lr_factor(self.step, self.config.optim))
         with self._precision():
             result = training_pass(self.model, batch, self.target, self.config.loss)
-        result.loss.backward()
+        (result.loss / result.weight).backward()
         norm = clip_gradients(self.model, self.config.optim.clip)
         for optimizer in self.optimizers:
             optimizer.step()
@@ -169,9 +169,9 @@ class Trainer:
             batch = self.builder.build(sequences, np.random.default_rng((self.config.seed, 3, start)))
             with self._precision():
                 result = training_pass(self.model, batch, self.target, self.config.loss)
-            for grids, values in ((sampled, result.terms.accept), (greedy, result.terms.hit)):
-                grids.append(torch.zeros(batch.mask.shape).masked_scatter_(batch.mask, values).flatten(0, 1))
-            masks.append(batch.mask.flatten(0, 1))
+            sampled.append(result.accept)
+            greedy.append(result.hit)
+            masks.append(result.mask)
             is_cold = torch.from_numpy(self.store.temperatures[sequences] == 0)
             cold.append(is_cold.repeat_interleave(batch.mask.shape[1]))
         mask, rows = torch.cat(masks), torch.cat(cold)
@@ -184,14 +184,15 @@ class Trainer:
 
     def _log(
         self,
-        result: PassResult,
+        result: LossSums,
         norm: float,
         validation: Validation,
         seconds: float,
         report: Callable[[dict[str, Any]], None],
     ) -> None:
         """Append one line to ``log.jsonl`` and hand it to the caller."""
-        losses = {name: float(getattr(result, name).detach()) for name in ("loss", "ce", "kl", "tv", "confidence")}
+        sums = {"loss": result.loss.detach(), **result.terms}
+        losses = {name: float(value / result.weight) for name, value in sums.items()}
         entry: dict[str, Any] = {
             "step": self.step,
             **losses,

@@ -1,4 +1,4 @@
-"""The training losses of a drafter, fused with the vocabulary projection (DSpark paper section 3).
+"""Losses over the vocabulary, fused with the projection to it (DSpark paper section 3).
 
 The logits of all slots would fill several [slots, V] float32 tensors; here rows go in chunks that leave only their
 gradients behind, so peak memory is a few chunks. Legend: n slots, D hidden, r rank, Vd draft vocabulary.
@@ -6,42 +6,14 @@ gradients behind, so peak memory is a few chunks. Legend: n slots, D hidden, r r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from dspark.core import InputError
+from dspark.drafters.losses.weights import LossWeights
 
 CHUNK_ROWS = 128
-
-
-@dataclass(frozen=True, kw_only=True)
-class LossWeights:
-    """Factors of the loss terms.
-
-    Attributes:
-        ce: cross-entropy against the token that follows.
-        kl: cross-entropy against the target's distribution (its gradient is that of the forward KL divergence).
-        tv: full L1 distance of draft and target distributions (0..2).
-        confidence: binary cross-entropy of the confidence head against the acceptance rate.
-        decay: slot j weighs exp(-j / decay).
-    """
-
-    ce: float = 0.1
-    kl: float = 0.0
-    tv: float = 0.9
-    confidence: float = 1.0
-    decay: float = 4.0
-
-    def __post_init__(self) -> None:
-        for name in ("ce", "kl", "tv", "confidence"):
-            if not getattr(self, name) >= 0:
-                raise InputError(f"loss weight {name} must be >= 0, got {getattr(self, name)}")
-        if not self.decay > 0:
-            raise InputError(f"loss decay must be > 0, got {self.decay}")
 
 
 class Teacher(NamedTuple):
@@ -69,18 +41,6 @@ class SlotTerms(NamedTuple):
     hit: Tensor
 
 
-def slot_weights(mask: Tensor, decay: float) -> Tensor:
-    """Weights of slots: [.., G] bool -> float32, exp(-j / decay) where the slot counts and 0 elsewhere."""
-    slots = torch.arange(mask.shape[-1], device=mask.device, dtype=torch.float32)
-    return mask * torch.exp(-slots / decay)
-
-
-def confidence_loss(logits: Tensor, accept: Tensor, weights: Tensor) -> Tensor:
-    """Binary cross-entropy of confidence logits [n] against acceptance rates [n], weighted by [n], summed."""
-    terms = F.binary_cross_entropy_with_logits(logits.float(), accept.detach(), reduction="none")
-    return (terms * weights).sum()
-
-
 def vocabulary_loss(
     hidden: Tensor,
     code: Tensor | None,
@@ -98,7 +58,7 @@ def vocabulary_loss(
         lm_head: [Vd, D] the target's head, rows of the draft vocabulary; frozen.
         w2: [Vd, r] output factor of the sequential head; None without one.
         teacher: the target's side.
-        weights: [n] slot weights, already divided by their sum over the global batch.
+        weights: [n] slot weights.
         factors: factors of the terms.
 
     Returns:
