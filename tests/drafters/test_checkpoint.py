@@ -193,6 +193,17 @@ def test_reduced_vocabulary_map_is_checked(tmp_path: Path, offsets: list[int]) -
     assert "d2t" in refusal(tmp_path)
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.float32])
+def test_reduced_vocabulary_map_must_be_offsets(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Other formats keep a mask of the target's words under a similar name; read as offsets it would draft rubbish."""
+    save_checkpoint(
+        tmp_path,
+        DSparkCheckpoint(model=random_model(config_of(draft_vocab_size=20)), draft_to_target=torch.arange(20)),
+    )
+    edit_tensors(tmp_path, lambda t: t.update({"d2t": torch.zeros(20, dtype=dtype)}))
+    assert f"d2t has dtype {dtype}, expected int64 offsets" in refusal(tmp_path)
+
+
 def test_reduced_vocabulary_needs_its_map(folder: Path, tmp_path: Path) -> None:
     edit_tensors(folder, lambda t: t.update({"d2t": torch.zeros(61, dtype=torch.int64)}))
     assert "unknown key 'd2t'" in refusal(folder)

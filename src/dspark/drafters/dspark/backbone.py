@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dspark.drafters.dspark.config import DSparkConfig
+from dspark.drafters.dspark.experts import GatedMLP, MixtureOfExperts, RoutingLog
 
 LayerKV = tuple[Tensor, Tensor]
 """Keys and values of one layer's context, each [N, S, K, E], keys normed and rotated."""
@@ -102,33 +103,28 @@ class BlockAttention(nn.Module):
         return out
 
 
-class GatedMLP(nn.Module):
-    """SiLU-gated feed-forward."""
-
-    def __init__(self, config: DSparkConfig) -> None:
-        super().__init__()
-        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply to [.., D]."""
-        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
-        return out
-
-
 class DraftLayer(nn.Module):
     """Pre-norm attention and MLP; the context enters as ready keys and values, not through this layer's input norm."""
+
+    mlp: GatedMLP | MixtureOfExperts
 
     def __init__(self, config: DSparkConfig) -> None:
         super().__init__()
         self.self_attn = BlockAttention(config)
-        self.mlp = GatedMLP(config)
+        dense = config.num_experts is None
+        self.mlp = GatedMLP(config.hidden_size, config.intermediate_size) if dense else MixtureOfExperts(config)
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, x: Tensor, tables: tuple[Tensor, Tensor], context: LayerKV, hidden_keys: Tensor) -> Tensor:
-        """Advance the residual stream [N, A, G, D]; arguments as in BlockAttention."""
+    def forward(
+        self,
+        x: Tensor,
+        tables: tuple[Tensor, Tensor],
+        context: LayerKV,
+        hidden_keys: Tensor,
+        routing: RoutingLog | None = None,
+    ) -> Tensor:
+        """Advance the residual stream [N, A, G, D]; arguments as in BlockAttention, experts note what they chose."""
         x = x + self.self_attn(self.input_layernorm(x), tables, context, hidden_keys)
-        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
-        return out
+        normed = self.post_attention_layernorm(x)
+        return x + (self.mlp(normed, routing) if isinstance(self.mlp, MixtureOfExperts) else self.mlp(normed))

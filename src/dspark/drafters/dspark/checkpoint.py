@@ -164,8 +164,12 @@ def _account(file: Path, tensors: dict[str, Tensor], required: Shapes, optional:
     for key, tensor in tensors.items():
         if tuple(tensor.shape) != allowed[key]:
             raise InputError(f"{file}: {key} has shape {list(tensor.shape)}, config.json asks for {list(allowed[key])}")
-        if tensor.is_floating_point() == (key == MAP_KEY):
-            raise InputError(f"{file}: {key} has dtype {tensor.dtype}")
+        if key == MAP_KEY and tensor.dtype not in (torch.int64, torch.int32):
+            raise InputError(
+                f"{file}: {key} has dtype {tensor.dtype}, expected int64 offsets from draft ids to target ids"
+            )
+        if key != MAP_KEY and not tensor.is_floating_point():
+            raise InputError(f"{file}: {key} has dtype {tensor.dtype}, expected floating-point weights")
         if key != MAP_KEY and not bool(torch.isfinite(tensor.float()).all()):
             raise InputError(f"{file}: {key} holds numbers that are not finite; the file is damaged or badly trained")
 

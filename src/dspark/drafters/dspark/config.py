@@ -28,7 +28,7 @@ class DSparkConfig:
 
     Attributes:
         hidden_size: D, width; equals the target's.
-        intermediate_size: width of the MLPs.
+        intermediate_size: width of the MLPs (unused where experts take their place).
         num_hidden_layers: draft layers.
         num_attention_heads, num_key_value_heads, head_dim: attention shape of the draft layers.
         vocab_size: V, the target's vocabulary.
@@ -41,7 +41,11 @@ class DSparkConfig:
         enable_confidence_head, confidence_head_with_markov: confidence head, and whether it sees the previous token.
         num_anchors: anchors per sequence in training (information only).
         draft_vocab_size: Vd, entries of the reduced draft vocabulary; None means the full vocabulary.
-        sliding_window: context keys a slot sees, counted back from its own position; None means all.
+        sliding_window: W, a slot at position p sees context keys at positions > p - W (and always its whole block);
+            None means all.
+        num_experts: X, experts per layer in place of the dense MLP, all layers alike; None means dense.
+        num_experts_per_tok, moe_intermediate_size, norm_topk_prob: experts each row goes to, their width, and whether
+            the weights of a row's experts sum to one; as in the Qwen3-MoE family.
     """
 
     hidden_size: int
@@ -65,9 +69,14 @@ class DSparkConfig:
     num_anchors: int = 512
     draft_vocab_size: int | None = None
     sliding_window: int | None = None
+    num_experts: int | None = None
+    num_experts_per_tok: int | None = None
+    moe_intermediate_size: int | None = None
+    norm_topk_prob: bool = True
 
     def __post_init__(self) -> None:
         self._check_sizes()
+        self._check_experts()
         self._check_heads()
         self._check_taps()
 
@@ -99,6 +108,18 @@ class DSparkConfig:
                 f"drafter config: draft_vocab_size must be in [1, {self.vocab_size}], got {self.draft_vocab_size}"
             )
 
+    def _check_experts(self) -> None:
+        if self.num_experts is None:
+            given = [name for name in _EXPERT_SIZES if getattr(self, name) is not None]
+            if given:
+                raise InputError(f"drafter config: {given[0]} needs num_experts, which is not set")
+            return
+        _check_integer("num_experts", self.num_experts, 1, _MOST)
+        _check_integer("num_experts_per_tok", self.num_experts_per_tok, 1, self.num_experts)
+        _check_integer("moe_intermediate_size", self.moe_intermediate_size, 1, _MOST)
+        if not isinstance(self.norm_topk_prob, bool):
+            raise InputError(f"drafter config: norm_topk_prob must be true or false, got {self.norm_topk_prob!r}")
+
     def _check_heads(self) -> None:
         if (self.head_type is HeadType.NONE) != (self.markov_rank == 0):
             raise InputError(
@@ -123,7 +144,7 @@ class DSparkConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``config.json`` content that SGLang and vLLM read."""
-        taken = ("head_type", "sliding_window", "draft_vocab_size", "target_layer_ids", "rope_theta")
+        taken = ("head_type", "sliding_window", "draft_vocab_size", "target_layer_ids", "rope_theta", *_EXPERT_FIELDS)
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in taken}
         fields |= {
             "architectures": [ARCHITECTURE],
@@ -138,6 +159,9 @@ class DSparkConfig:
             "sliding_window": self.sliding_window,
             "layer_types": [_layer_type(self.sliding_window)] * self.num_hidden_layers,
         }
+        if self.num_experts is not None:
+            fields |= {name: getattr(self, name) for name in _EXPERT_FIELDS}
+            fields |= {"model_type": "qwen3_moe", "decoder_sparse_step": 1, "mlp_only_layers": []}
         if self.head_type is not HeadType.NONE:
             fields["markov_head_type"] = self.head_type.value
         if self.draft_vocab_size is not None:
@@ -178,6 +202,9 @@ class DSparkConfig:
             raise InputError(f"drafter config.json has a wrong or missing field: {wrong}") from None
 
 
+_EXPERT_SIZES = ("num_experts_per_tok", "moe_intermediate_size")
+_EXPERT_FIELDS = ("num_experts", *_EXPERT_SIZES, "norm_topk_prob")
+
 _MOST, _MOST_LAYERS = 1 << 24, 1 << 10
 """Sizes beyond these are damage, not a drafter."""
 
@@ -197,6 +224,15 @@ _FOREIGN_FIELDS = {
 }
 
 
+_FIXED_FIELDS: tuple[tuple[str, Any], ...] = (
+    ("attention_bias", False),
+    ("hidden_act", "silu"),
+    ("tie_word_embeddings", False),
+    ("decoder_sparse_step", 1),
+    ("mlp_only_layers", []),
+)
+
+
 def _refuse_foreign(raw: Mapping[str, Any]) -> None:
     """Raise InputError for architectures and options that would be misread silently."""
     for field, format_name in _FOREIGN_FIELDS.items():
@@ -210,7 +246,7 @@ def _refuse_foreign(raw: Mapping[str, Any]) -> None:
             f"drafter config.json: architectures must be [{ARCHITECTURE!r}], got {raw.get('architectures')!r}; "
             "checkpoints of other formats count block slots differently and must be converted first"
         )
-    for name, expected in (("attention_bias", False), ("hidden_act", "silu"), ("tie_word_embeddings", False)):
+    for name, expected in _FIXED_FIELDS:
         if raw.get(name, expected) != expected:
             raise InputError(f"drafter config.json: {name} must be {expected!r}, got {raw[name]!r}")
     _refuse_other_rope(raw)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dspark.drafters.dspark.backbone import BlockAttention, DraftLayer, GatedMLP, RMSNorm
+from dspark.drafters.dspark.backbone import BlockAttention, DraftLayer, RMSNorm
 from dspark.drafters.dspark.block_plan import BlockPlan, Tile
 from dspark.drafters.dspark.context_store import ContextStore
+from dspark.drafters.dspark.experts import GatedMLP, MixtureOfExperts, mix_experts, route
 from dspark.drafters.dspark.frozen_linear import FrozenLinear
 from dspark.drafters.dspark.model import DSparkModel
 from dspark.drafters.dspark.rotary_table import RotaryRows
@@ -78,10 +80,24 @@ class FusedMLP:
         self._gate_up = FrozenLinear(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]))
         self._down = FrozenLinear(mlp.down_proj.weight)
 
-    def __call__(self, x: Tensor, residual: Tensor) -> Tensor:
-        """[n, D] normed states and the residual stream to add -> [n, D]."""
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """[n, D] normed states, and the residual stream to add if any -> [n, D]."""
         gate, up = self._gate_up(x).chunk(2, dim=-1)
         return self._down(F.silu(gate) * up, add=residual)
+
+
+class FusedExperts:
+    """Mixture of experts; only experts with rows are called."""
+
+    def __init__(self, mixture: MixtureOfExperts) -> None:
+        self._gate = FrozenLinear(mixture.gate.weight)
+        self._per_row, self._normalise = mixture.per_row, mixture.normalise
+        self._experts = [FusedMLP(cast(GatedMLP, expert)) for expert in mixture.experts]
+
+    def __call__(self, x: Tensor, residual: Tensor) -> Tensor:
+        """[n, D] normed states and the residual stream to add -> [n, D]."""
+        routing = route(self._gate(x), self._per_row, self._normalise)
+        return mix_experts(x, routing, self._experts, idle=False).add_(residual)
 
 
 class FusedLayer:
@@ -89,7 +105,8 @@ class FusedLayer:
 
     def __init__(self, layer: DraftLayer) -> None:
         self._input_norm, self._mlp_norm = layer.input_layernorm, layer.post_attention_layernorm
-        self._attention, self._mlp = FusedAttention(layer.self_attn), FusedMLP(layer.mlp)
+        self._attention = FusedAttention(layer.self_attn)
+        self._mlp = FusedMLP(layer.mlp) if isinstance(layer.mlp, GatedMLP) else FusedExperts(layer.mlp)
 
     def __call__(self, x: Tensor, plan: BlockPlan, rotary: RotaryRows, gather: Callable[[Tensor], Tensor]) -> Tensor:
         """Advance the residual stream [R * G, D]; arguments as in FusedAttention."""

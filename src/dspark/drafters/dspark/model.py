@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dspark.drafters.dspark.backbone import DraftLayer, LayerKV, RMSNorm, Rotary
 from dspark.drafters.dspark.config import DSparkConfig
+from dspark.drafters.dspark.experts import RoutingLog
 from dspark.drafters.dspark.heads import ConfidenceHead, build_sequential_head
 
 
@@ -56,7 +57,14 @@ class DSparkModel(nn.Module):
         """Input ids of blocks, [anchor, MASK, .., MASK]: [..] int64 -> [.., G] int64."""
         return block_ids(self.config, anchor_tokens)
 
-    def blocks(self, embedded: Tensor, anchors: Tensor, context: list[LayerKV], key_positions: Tensor) -> Tensor:
+    def blocks(
+        self,
+        embedded: Tensor,
+        anchors: Tensor,
+        context: list[LayerKV],
+        key_positions: Tensor,
+        routing: RoutingLog | None = None,
+    ) -> Tensor:
         """Run blocks through the draft layers.
 
         Args:
@@ -65,6 +73,7 @@ class DSparkModel(nn.Module):
             context: per layer, keys and values [N, S, K, E] of the context.
             key_positions: [N, S] int64 positions of the context keys; a key at or after the anchor is not seen, so
                 padding may carry any large number.
+            routing: takes the choices of expert layers, rows [N, A, G].
 
         Returns:
             [N, A, G, D] final hidden states (after the last norm).
@@ -73,7 +82,7 @@ class DSparkModel(nn.Module):
         tables = self.rotary.tables(slots, embedded.dtype)
         unseen = self._unseen(slots, anchors, key_positions)
         for layer, layer_context in zip(self.layers, context, strict=True):
-            embedded = layer(embedded, tables, layer_context, unseen)
+            embedded = layer(embedded, tables, layer_context, unseen, routing)
         hidden: Tensor = self.norm(embedded)
         return hidden
 
