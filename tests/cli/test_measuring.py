@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,6 +84,47 @@ def test_check_lossless(on_target: Dspark, drafter_dir: Path, prompt_file: Path)
     result = on_target("check", "lossless", *words, *drafters)
     assert result.exit_code == 0, result.output
     assert "12 texts: 12 identical to plain decoding, 0 differ at a near tie" in result.stdout
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("some, ngram, batch 1: 2 of 2 texts identical")
+    assert sum("texts identical" in line for line in lines) == 6
+
+
+def test_check_lossless_keeps_what_is_finished(
+    on_target: Dspark, prompt_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = lossless.answers
+
+    def stopped(arm: lossless.Arm, prompts: list, tokens: int, size: int) -> tuple[tuple[int, ...], ...]:
+        if size == 2:
+            raise KeyboardInterrupt
+        return honest(arm, prompts, tokens, size)
+
+    monkeypatch.setattr(lossless, "answers", stopped)
+    words = ("--prompts", prompt_file, "--max-tokens", 4, "--batch", "1,2", "-d", "ngram")
+    result = on_target("check", "lossless", *words)
+    assert result.exit_code == 130
+    assert "2 texts: 2 identical to plain decoding" in result.stdout
+    assert "those of the parts that were finished" in one_line(result)
+
+
+@pytest.mark.parametrize("words", [("check", "lossless"), ("bench", "decode")])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("-d", "missing/drafter"), "there is no drafter 'missing/drafter'"),
+        (("--prompts", "missing.jsonl"), "cannot read prompts from missing.jsonl"),
+    ],
+)
+def test_wrong_paths_are_reported_before_a_target_is_loaded(
+    dspark: Dspark, monkeypatch: pytest.MonkeyPatch, words: tuple, options: tuple, said: str
+) -> None:
+    def loading(*_: object, **__: object) -> None:
+        pytest.fail("the target was loaded first")
+
+    monkeypatch.setattr("dspark.target.load_target", loading)
+    result = dspark(*words, *options)
+    assert result.exit_code == 1
+    assert said in one_line(result)
 
 
 def test_check_lossless_fails_on_a_fault(on_target: Dspark, prompt_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,16 +144,16 @@ def test_check_lossless_fails_on_a_fault(on_target: Dspark, prompt_file: Path, m
 def test_check_lossless_forgives_a_near_tie(
     on_target: Dspark, prompt_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = lossless.audit_greedy
+    honest = lossless.audit_parts
 
-    def tied(*args: object, **options: object) -> lossless.Audit:
-        audit = honest(*args, **options)  # type: ignore[arg-type]
+    def tied(*args: object, **options: object) -> Iterator[lossless.AuditPart]:
         tie = lossless.Difference(
             arm="ngram", batch_size=1, domain="some", prompt=0, position=1, expected=3, got=4, margin=2e-5
         )
-        return replace(audit, differences=(tie,))
+        for part in honest(*args, **options):  # type: ignore[arg-type]
+            yield replace(part, differences=(tie,))
 
-    monkeypatch.setattr("dspark.evaluation.audit_greedy", tied)
+    monkeypatch.setattr("dspark.evaluation.audit_parts", tied)
     result = on_target("check", "lossless", "--prompts", prompt_file, "--max-tokens", 4, "--batch", 1, "-d", "ngram")
     assert result.exit_code == 0, result.output
     assert "1 differ at a near tie" in result.stdout

@@ -17,11 +17,12 @@ from dspark.evaluation import (
     Difference,
     PromptSet,
     audit_greedy,
+    audit_parts,
     first_difference,
     logit_margin,
     make_arm,
 )
-from dspark.evaluation.audit_report import audit_lines
+from dspark.evaluation.audit_report import describe, part_lines, summary_lines
 from dspark.evaluation.lossless import audit_arm, audit_drafters, count_texts
 from dspark.target import LoadedTarget
 
@@ -60,15 +61,24 @@ def spoil(monkeypatch: pytest.MonkeyPatch, wrong: int) -> None:
 
 def test_a_planted_difference_is_found(plain: Arm, fast: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
     spoil(monkeypatch, wrong=263)
-    audit = audit_greedy(plain, [fast], SETS, AuditPlan(max_tokens=12, batch_sizes=(2,)))
+    parts = list(audit_parts(plain, [fast], SETS, AuditPlan(max_tokens=12, batch_sizes=(2,))))
+    audit = Audit.of(parts)
     assert not audit.passed
     assert [entry.prompt for entry in audit.faults] == [0, 1, 2]
     assert all(entry.got == 263 for entry in audit.faults)
     assert all(entry.margin is not None and entry.margin >= 1e-4 for entry in audit.faults)
     assert audit.counts[0].identical == 0
-    lines = list(audit_lines(audit))
-    assert "3 differ otherwise" in lines[-1]
+    assert "3 differ otherwise" in list(summary_lines(audit))[-1]
+    lines = list(part_lines(parts[0]))
+    assert lines[0].startswith("d, dspark, batch 2: 0 of 3 texts identical")
     assert "dspark, batch 2, d prompt 1: differs at position" in lines[1]
+
+
+def test_parts_come_one_by_one(plain: Arm, fast: Arm) -> None:
+    parts = audit_parts(plain, [fast], SETS, PLAN)
+    first = Audit.of([next(parts)])
+    assert [(count.arm, count.batch_size) for count in first.counts] == [("dspark", 1)]
+    assert next(parts).count.batch_size == 2
 
 
 def difference(margin: float | None) -> Difference:
@@ -79,7 +89,7 @@ def difference(margin: float | None) -> Difference:
 def test_only_a_near_tie_is_forgiven(margin: float | None, passed: bool) -> None:
     audit = Audit(counts=(), differences=(difference(margin),))
     assert audit.passed == passed
-    assert ("(near tie)" in "\n".join(audit_lines(audit))) == passed
+    assert ("(near tie)" in describe(audit.differences[0])) == passed
 
 
 def test_margin_is_the_distance_of_the_targets_logits(plain: Arm, loaded: LoadedTarget, target_dir: Path) -> None:

@@ -10,7 +10,7 @@ import typer
 from dspark.cli.build import open_target
 from dspark.cli.lists import integers
 from dspark.cli.options import Device, Dtype, Prompts, Target
-from dspark.cli.screen import note, out, progress_bar, waiting
+from dspark.cli.screen import note, print_markdown, progress_bar, waiting
 
 if TYPE_CHECKING:
     from dspark.evaluation import DecodeReport
@@ -54,7 +54,8 @@ def decode(
         from dspark import evaluation as ev
     plan = ev.DecodePlan(max_tokens=max_tokens, repeats=repeats, concurrency=integers("--concurrency", concurrency))
     sets = ev.load_prompt_sets(prompts) if prompts else ev.builtin_prompt_sets()
-    _check_folder(folder)
+    ev.check_folder(folder)
+    ev.check_drafters((drafter,))
     loaded = open_target(target, dtype, device)
     note(loaded.notes)
     with waiting("Loading drafters ..."):
@@ -62,17 +63,9 @@ def decode(
     with progress_bar("Measuring", ev.count_turns(arms, sets, plan)) as update:
         measured = ev.measure_decoding(arms, sets, plan, loaded, progress=update)
     report = ev.make_report(measured, arms, loaded, plan, ev.this_machine())
-    _print(report)
+    print_markdown(report.to_markdown())
     if folder is not None:
         _write(report, folder)
-
-
-def _check_folder(folder: Path | None) -> None:
-    """See before a long run whether its report can be written."""
-    from dspark.core import InputError
-
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise InputError(f"--out must be a folder, {folder} is a file")
 
 
 def _arms(
@@ -88,16 +81,6 @@ def _arms(
     if transformers:
         arms.append(ev.TransformersArm(loaded))
     return arms
-
-
-def _print(report: DecodeReport) -> None:
-    console, text = out(), report.to_markdown()
-    if console.is_terminal:
-        from rich.markdown import Markdown
-
-        console.print(Markdown(text))
-    else:
-        print(text, end="")
 
 
 def _write(report: DecodeReport, folder: Path) -> None:

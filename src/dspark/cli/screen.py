@@ -38,6 +38,17 @@ def err() -> Console:
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
+def print_markdown(text: str) -> None:
+    """A report on stdout: laid out on a terminal, as it is elsewhere."""
+    console = out()
+    if console.is_terminal:
+        from rich.markdown import Markdown
+
+        console.print(Markdown(text))
+    else:
+        print(text, end="")
+
+
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Turn a spinner on the terminal while the body runs."""
@@ -83,7 +94,13 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
         TextColumn("{task.fields[note]}", style="dim"),
     )
     console, started = err(), time.monotonic()
-    bar = Progress(*columns, console=console, transient=True, speed_estimate_period=math.inf)
+    bar = Progress(
+        *columns,
+        console=console,
+        transient=True,
+        speed_estimate_period=math.inf,
+        redirect_stdout=sys.stdout.isatty(),  # what goes to a file stays out of the bar's way
+    )
     task = bar.add_task(what, total=total, note="")
 
     def update(done: int, remark: str) -> None:

@@ -9,6 +9,9 @@ from dspark.core import InputError
 from dspark.drafters import Drafter, NgramDrafter, NullDrafter, load_drafter
 from dspark.target import PackedTarget
 
+DRAFTER_NAMES = ("auto", "none", "ngram")
+"""Drafters that users name; anything else is a checkpoint directory."""
+
 
 def shipped_drafter(target_name: str) -> Path | None:
     """Directory of the drafter that comes with the package for a target; None if there is none."""
@@ -16,6 +19,18 @@ def shipped_drafter(target_name: str) -> Path | None:
         return None
     place = Path(str(files("dspark.drafters"))) / "shipped" / target_name
     return place if (place / "config.json").is_file() else None
+
+
+def check_drafter(spec: str | Path | Drafter) -> None:
+    """See, before anything is loaded, whether a drafter that was named by a path is there.
+
+    Raises:
+        InputError: it is not.
+    """
+    if isinstance(spec, (str, Path)) and spec not in DRAFTER_NAMES and not Path(spec).exists():
+        raise InputError(
+            f"there is no drafter {str(spec)!r}; expected 'auto', 'none', 'ngram', or a checkpoint directory"
+        )
 
 
 def choose_drafter(spec: str | Path | Drafter, target: PackedTarget, target_name: str) -> tuple[Drafter, str]:
@@ -43,10 +58,7 @@ def choose_drafter(spec: str | Path | Drafter, target: PackedTarget, target_name
         return NullDrafter(), "plain decoding, as asked for"
     if spec == "ngram":
         return NgramDrafter(), "drafts are looked up in the text so far (n-gram)"
-    if not Path(spec).exists():
-        raise InputError(
-            f"there is no drafter {str(spec)!r}; expected 'auto', 'none', 'ngram', or a checkpoint directory"
-        )
+    check_drafter(spec)
     return load_drafter(spec, target), f"drafter from {spec}"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dspark.core import InputError, SamplingParams
 from dspark.drafters import Drafter
-from dspark.engine.choice import choose_drafter
+from dspark.engine.choice import check_drafter, choose_drafter
 from dspark.engine.core import EngineCore
 from dspark.engine.memory import count_pages
 from dspark.engine.options import EngineOptions
@@ -73,6 +73,7 @@ class LLM:
         record_rounds: bool = False,
     ) -> None:
         self.policy = make_policy(policy)
+        check_drafter(drafter)
         self.loaded = target if isinstance(target, LoadedTarget) else load_target(target, dtype=dtype, device=device)
         model = self.loaded.target
         self.drafter, choice = choose_drafter(drafter, model, self.loaded.name)

@@ -1,18 +1,31 @@
 """Measuring and proving, through the public engine only: decoding speed, losslessness, the demo."""
 
-from dspark.evaluation.arms import Arm, dflash_drafter, drafter_arms, make_arm, plain_arm, without_sequential_head
+from dspark.evaluation.arms import (
+    Arm,
+    check_drafters,
+    check_names,
+    dflash_drafter,
+    drafter_arms,
+    make_arm,
+    named_arm,
+    plain_arm,
+    without_sequential_head,
+)
 from dspark.evaluation.builtin_prompts import builtin_prompt_sets
 from dspark.evaluation.decode import DecodePlan, Measurement, count_turns, measure_decoding
 from dspark.evaluation.decode_report import DecodeReport, make_report
 from dspark.evaluation.demo import Pair, SideBySide
+from dspark.evaluation.files import check_folder
 from dspark.evaluation.lossless import (
     NEAR_TIE,
     Audit,
+    AuditPart,
     AuditPlan,
     Difference,
     audit_arm,
     audit_drafters,
     audit_greedy,
+    audit_parts,
     count_texts,
 )
 from dspark.evaluation.machine import Machine, this_machine
@@ -26,6 +39,7 @@ __all__ = [
     "NEAR_TIE",
     "Arm",
     "Audit",
+    "AuditPart",
     "AuditPlan",
     "DecodePlan",
     "DecodeReport",
@@ -40,8 +54,12 @@ __all__ = [
     "audit_arm",
     "audit_drafters",
     "audit_greedy",
+    "audit_parts",
     "builtin_prompt_sets",
     "can_plot",
+    "check_drafters",
+    "check_folder",
+    "check_names",
     "count_texts",
     "count_turns",
     "dflash_drafter",
@@ -54,6 +72,7 @@ __all__ = [
     "make_arm",
     "make_report",
     "measure_decoding",
+    "named_arm",
     "plain_arm",
     "plot_report",
     "run_prompts",

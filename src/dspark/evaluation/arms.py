@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
 
+from dspark.core import InputError
 from dspark.drafters import Drafter, DSparkDrafter
-from dspark.drafters.dspark import DSparkCheckpoint, DSparkModel, HeadType
-from dspark.engine import LLM
+from dspark.drafters.dspark import DSparkCheckpoint, DSparkModel, HeadType, load_checkpoint
+from dspark.engine import LLM, shipped_drafter
+from dspark.engine.choice import DRAFTER_NAMES, check_drafter
 from dspark.scheduling import VerifyPolicy
 from dspark.target import LoadedTarget
 
 _ROWS = 512
 _USUAL_THRESHOLD = "threshold:0.5"
+
+_T = TypeVar("_T")
 
 Progress = Callable[[int, str], None]
 """Told how much is done so far, and a note about it."""
@@ -46,7 +53,9 @@ class Arm:
         """Whether drafting is a model forward, and not the engine's own work."""
         return bool(self.drafter.tap_layers)
 
-    def open(self, prompts: Sequence[Sequence[int]], *, max_tokens: int, concurrency: int) -> LLM:
+    def open(
+        self, prompts: Sequence[Sequence[int]], *, max_tokens: int, concurrency: int, record_rounds: bool = False
+    ) -> LLM:
         """A fresh engine with just enough memory for these prompts, so many at a time."""
         block = 1 + self.drafter.block_size
         positions = self.loaded.target.facts.max_positions
@@ -60,6 +69,7 @@ class Arm:
             max_batch_rows=max(_ROWS, concurrency * block),
             kv_tokens=concurrency * (longest + block + page),
             prefix_cache=False,
+            record_rounds=record_rounds,
         )
 
 
@@ -84,6 +94,56 @@ def make_arm(
 def plain_arm(loaded: LoadedTarget) -> Arm:
     """Plain decoding, what all others are compared with."""
     return make_arm(loaded, "none", name="plain")
+
+
+def check_drafters(specs: Iterable[str]) -> None:
+    """See before a target is loaded whether there are drafters of these names, as :func:`named_arm` takes them.
+
+    Raises:
+        InputError: about the first one that is neither a name nor a checkpoint directory.
+    """
+    for spec in specs:
+        kind, _, path = spec.partition(":")
+        if kind != "dflash":
+            check_drafter(spec)
+        elif path:
+            check_drafter(Path(path))
+
+
+def named_arm(loaded: LoadedTarget, spec: str, policy: str = "fixed") -> Arm:
+    """An arm that is called after the drafter it was made of.
+
+    Args:
+        loaded: the target.
+        spec: ``none``, ``ngram``, ``auto``, a checkpoint directory; or ``dflash`` (the shipped drafter without its
+            sequential head) or ``dflash:PATH`` (the same of another one).
+        policy: as users write it.
+
+    Raises:
+        InputError: there is no such drafter, or as :func:`make_arm`.
+    """
+    kind, _, path = spec.partition(":")
+    if kind != "dflash":
+        arm = make_arm(loaded, spec, policy)
+        return arm if spec in DRAFTER_NAMES else replace(arm, name=f"{arm.name} {Path(spec).name}")
+    place = path or shipped_drafter(loaded.name)
+    if not place:
+        raise InputError(f"no drafter is shipped for {loaded.name}; give dflash:PATH")
+    made = dflash_drafter(load_checkpoint(place), loaded)
+    return make_arm(loaded, made, policy, name=f"dflash {Path(path).name}" if path else "dflash")
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise InputError unless all arms have different names."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"arms must have different names, {twice[0]!r} comes twice")
+
+
+def rotated(arms: Sequence[_T], number: int) -> Sequence[_T]:
+    """The arms, starting with another one each time."""
+    first = number % len(arms)
+    return [*arms[first:], *arms[:first]]
 
 
 def drafter_arms(loaded: LoadedTarget, drafter: str, policies: Sequence[str] | None = None) -> tuple[Arm, ...]:

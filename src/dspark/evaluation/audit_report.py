@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dspark.evaluation.lossless import NEAR_TIE, Audit, Difference
+from dspark.evaluation.lossless import NEAR_TIE, Audit, AuditPart, Difference
 from dspark.evaluation.tables import markdown_table
 
 _HEAD = ("drafter", "batch", "prompts", "identical", "texts", "tokens")
 
 
-def audit_lines(audit: Audit) -> Iterator[str]:
-    """The counts as a table, every difference, and the sum of it all."""
+def part_lines(part: AuditPart) -> Iterator[str]:
+    """One line about a part of an audit, and one about each of its differences."""
+    count = part.count
+    yield (
+        f"{count.domain}, {count.arm}, batch {count.batch_size}: {count.identical} of {count.texts} texts identical, "
+        f"{count.tokens} tokens"
+    )
+    for entry in part.differences:
+        yield describe(entry)
+
+
+def summary_lines(audit: Audit) -> Iterator[str]:
+    """The counts as a table, and the sum of it all."""
     rows = [(c.arm, str(c.batch_size), c.domain, str(c.identical), str(c.texts), str(c.tokens)) for c in audit.counts]
     yield markdown_table(_HEAD, rows)
-    for entry in audit.differences:
-        yield describe(entry)
     texts, ties = sum(count.texts for count in audit.counts), len(audit.differences) - len(audit.faults)
     yield (
         f"{texts} texts: {texts - len(audit.differences)} identical to plain decoding, {ties} differ at a near tie "

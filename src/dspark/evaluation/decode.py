@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from dspark.core import InputError
-from dspark.evaluation.arms import Arm, Progress, no_progress
+from dspark.evaluation.arms import Arm, Progress, check_names, no_progress, rotated
 from dspark.evaluation.prompts import PromptSet
 from dspark.evaluation.runs import Ids, Run, greedy, run_prompts
 from dspark.evaluation.transformers_arm import TransformersArm
@@ -97,13 +97,12 @@ def measure_decoding(
     Raises:
         InputError: arms of the same name, or a prompt the target cannot take.
     """
-    if len({arm.name for arm in arms}) != len(arms):
-        raise InputError(f"arms must have different names, got {', '.join(arm.name for arm in arms)}")
+    check_names([arm.name for arm in arms])
     ids = {entry.domain: entry.token_ids(loaded.tokenizer) for entry in sets}
-    _warm_up(arms, next(iter(ids.values()))[:1])
+    warm_up(arms, next(iter(ids.values()))[:1])
     measured: list[Measurement] = []
     for number, turn in enumerate(_turns(ids, plan)):
-        for arm in _rotated(arms, number):
+        for arm in rotated(arms, number):
             run = run_arm(arm, turn.prompts, plan.max_tokens, turn.concurrency)
             measured.append(
                 Measurement(
@@ -132,7 +131,7 @@ def run_arm(arm: AnyArm, prompts: Sequence[Ids], max_tokens: int, concurrency: i
     return run_prompts(arm.open(prompts, max_tokens=max_tokens, concurrency=concurrency), prompts, greedy(max_tokens))
 
 
-def _warm_up(arms: Sequence[AnyArm], prompts: Sequence[Ids]) -> None:
+def warm_up(arms: Sequence[AnyArm], prompts: Sequence[Ids]) -> None:
     """Let every arm write a few tokens, unmeasured."""
     for arm in arms:
         run_arm(arm, prompts, _WARM_UP_TOKENS, 1)
@@ -145,9 +144,3 @@ def _turns(ids: dict[str, list[tuple[int, ...]]], plan: DecodePlan) -> Iterator[
                 for group, start in enumerate(range(0, len(prompts), width)):
                     chosen = tuple(islice(cycle(prompts), start, start + width))
                     yield _Turn(domain=domain, concurrency=width, repeat=repeat, group=group, prompts=chosen)
-
-
-def _rotated(arms: Sequence[AnyArm], number: int) -> Sequence[AnyArm]:
-    """The arms, starting with another one each time."""
-    first = number % len(arms)
-    return [*arms[first:], *arms[:first]]

@@ -89,6 +89,11 @@ def shares(measured: Sequence[Measurement], arm: str, *, drafts_with_a_model: bo
     """
     width = measured[0].concurrency
     steps = [step for step in _decode_steps(measured, arm) if len(step.verify_lens) == width]
+    return step_shares(steps, drafts_with_a_model=drafts_with_a_model)
+
+
+def step_shares(steps: Sequence[StepStats], *, drafts_with_a_model: bool) -> Shares | None:
+    """Shares of the time of some steps; None if there are none. Arguments as for :func:`shares`."""
     total = sum(step.seconds for step in steps)
     if not total:
         return None

@@ -6,14 +6,12 @@ Float results may depend on the shape of a batch, so two greedy runs may part wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from dspark.core import InputError
-from dspark.drafters.dspark import load_checkpoint
 from dspark.engine import shipped_drafter
-from dspark.evaluation.arms import Arm, Progress, dflash_drafter, make_arm, no_progress
+from dspark.evaluation.arms import Arm, Progress, named_arm, no_progress
 from dspark.evaluation.margins import first_difference, logit_margin
 from dspark.evaluation.prompts import PromptSet
 from dspark.evaluation.runs import Ids, greedy, run_prompts
@@ -85,11 +83,28 @@ class Count:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AuditPart:
+    """All texts of one arm and batch size in one domain, and those that differ."""
+
+    count: Count
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Audit:
     """Result of an audit."""
 
     counts: tuple[Count, ...]
     differences: tuple[Difference, ...]
+
+    @classmethod
+    def of(cls, parts: Iterable[AuditPart]) -> Audit:
+        """Put parts together, those that there are."""
+        found = list(parts)
+        return cls(
+            counts=tuple(part.count for part in found),
+            differences=tuple(entry for part in found for entry in part.differences),
+        )
 
     @property
     def faults(self) -> tuple[Difference, ...]:
@@ -112,30 +127,29 @@ def audit_arm(loaded: LoadedTarget, drafter: str, policy: str = "fixed") -> Arm:
 
     Args:
         loaded: the target.
-        drafter: ``ngram``, ``auto``, a checkpoint directory; or ``dflash`` (the shipped drafter without its sequential
-            head) or ``dflash:PATH`` (the same of another one).
+        drafter: as for :func:`named_arm`.
         policy: as users write it.
 
     Raises:
-        InputError: there is no such drafter.
+        InputError: there is no such drafter, or it drafts nothing.
     """
-    kind, _, path = drafter.partition(":")
-    if kind != "dflash":
-        arm = make_arm(loaded, drafter, policy)
-        if not arm.drafter.block_size:
-            raise InputError(f"drafter {drafter!r} drafts nothing for {loaded.name}; give one that can be audited")
-        return arm if drafter in ("auto", "ngram") else replace(arm, name=f"{arm.name} {Path(drafter).name}")
-    place = path or shipped_drafter(loaded.name)
-    if not place:
-        raise InputError(f"no drafter is shipped for {loaded.name}; give dflash:PATH")
-    made = dflash_drafter(load_checkpoint(place), loaded)
-    return make_arm(loaded, made, policy, name=f"dflash {Path(path).name}" if path else "dflash")
+    arm = named_arm(loaded, drafter, policy)
+    if not arm.drafter.block_size:
+        raise InputError(f"drafter {drafter!r} drafts nothing for {loaded.name}; give one that can be audited")
+    return arm
 
 
 def audit_greedy(
     plain: Arm, arms: Sequence[Arm], sets: Sequence[PromptSet], plan: AuditPlan, *, progress: Progress = no_progress
 ) -> Audit:
-    """Compare the arms with plain decoding.
+    """All parts of an audit together; see :func:`audit_parts`."""
+    return Audit.of(audit_parts(plain, arms, sets, plan, progress=progress))
+
+
+def audit_parts(
+    plain: Arm, arms: Sequence[Arm], sets: Sequence[PromptSet], plan: AuditPlan, *, progress: Progress = no_progress
+) -> Iterator[AuditPart]:
+    """Compare the arms with plain decoding, and give each part of the result as soon as it is known.
 
     Args:
         plain: the null drafter.
@@ -147,8 +161,6 @@ def audit_greedy(
     Raises:
         InputError: a prompt the target cannot take.
     """
-    counts: list[Count] = []
-    differences: list[Difference] = []
     done = 0
     for entry in sets:
         prompts = entry.token_ids(plain.loaded.tokenizer)
@@ -157,20 +169,29 @@ def audit_greedy(
         for arm in arms:
             for size in plan.batch_sizes:
                 got = answers(arm, prompts, plan.max_tokens, size)
-                found = _differences(plain, arm, size, entry.domain, prompts, expected, got)
-                differences += found
-                counts.append(
-                    Count(
-                        arm=arm.name,
-                        batch_size=size,
-                        domain=entry.domain,
-                        texts=len(prompts),
-                        tokens=sum(map(len, got)),
-                        identical=len(prompts) - len(found),
-                    )
-                )
+                yield _part(plain, arm, size, entry.domain, prompts, expected, got)
                 progress(done := done + len(prompts), f"{entry.domain} {arm.name} x{size}")
-    return Audit(counts=tuple(counts), differences=tuple(differences))
+
+
+def _part(
+    plain: Arm,
+    arm: Arm,
+    batch_size: int,
+    domain: str,
+    prompts: Sequence[Ids],
+    expected: Sequence[Ids],
+    got: Sequence[Ids],
+) -> AuditPart:
+    found = _differences(plain, arm, batch_size, domain, prompts, expected, got)
+    count = Count(
+        arm=arm.name,
+        batch_size=batch_size,
+        domain=domain,
+        texts=len(prompts),
+        tokens=sum(map(len, got)),
+        identical=len(prompts) - len(found),
+    )
+    return AuditPart(count=count, differences=tuple(found))
 
 
 def count_texts(arms: Sequence[Arm], sets: Sequence[PromptSet], plan: AuditPlan) -> int:

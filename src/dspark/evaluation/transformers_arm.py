@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from dspark.core import InputError
-from dspark.evaluation.runs import Ids, Run
+from dspark.evaluation.runs import Ids, Run, end_token_ids
 from dspark.target import LoadedTarget
 from dspark.target.quiet import quiet_transformers
 
@@ -34,8 +34,7 @@ class TransformersArm:
             except (OSError, ValueError) as error:
                 raise InputError(f"transformers cannot load {loaded.source} again: {error}") from error
         self._model = model.to(target.device).eval()
-        own = loaded.tokenizer.eos_token_id
-        self._ends = target.facts.eos_token_ids | (frozenset() if own is None else frozenset((own,)))
+        self._ends = end_token_ids(loaded)
 
     @torch.inference_mode()
     def run(self, prompts: Sequence[Ids], max_tokens: int) -> Run:

@@ -1,0 +1,96 @@
+"""How far a figure would move with other prompts of the same kind: the bootstrap over prompts.
+
+Rounds of one answer resemble each other, so rounds are not resampled but whole prompts. Arms that answered the same
+prompts share the resamples, which makes their ratio a paired comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEVEL = 0.95
+"""Share of the resamples inside an interval."""
+
+_Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A figure and its interval of level :data:`LEVEL`; no interval where only one prompt was there to resample."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bootstrapped:
+    """A figure, and what it is for every resample.
+
+    Attributes:
+        value: the figure.
+        replicates: [B] its values over the resamples; None where there was only one prompt.
+    """
+
+    value: float
+    replicates: _Array | None
+
+    def estimate(self) -> Estimate:
+        """The figure with its percentile interval."""
+        if self.replicates is None:
+            return Estimate(value=self.value)
+        tail = (1 - LEVEL) / 2
+        low, high = np.quantile(self.replicates, [tail, 1 - tail])
+        return Estimate(value=self.value, low=float(low), high=float(high))
+
+
+def resamples(num_prompts: int, count: int, *seed: int) -> _Array | None:
+    """How often each prompt appears in each resample, [count, num_prompts]; None for a single prompt.
+
+    Args:
+        num_prompts: at least one.
+        count: number of resamples B.
+        seed: numbers that decide about the draw; arms of a comparison take the same.
+    """
+    assert num_prompts > 0, "there is nothing to resample"
+    if num_prompts == 1:
+        return None
+    rng = np.random.default_rng(seed)
+    return rng.multinomial(num_prompts, np.full(num_prompts, 1 / num_prompts), size=count).astype(np.float64)
+
+
+def tau_of(committed: Sequence[int], rounds: Sequence[int], draws: _Array | None) -> Bootstrapped:
+    """Tokens per round over prompts: all tokens over all rounds; 1 where there are no rounds.
+
+    Args:
+        committed: tokens committed by the rounds of each prompt.
+        rounds: number of its rounds.
+        draws: from :func:`resamples`.
+    """
+    top, bottom = np.asarray(committed, np.float64), np.asarray(rounds, np.float64)
+    value = float(_tau(top.sum(), bottom.sum()))
+    return Bootstrapped(value=value, replicates=None if draws is None else _tau(draws @ top, draws @ bottom))
+
+
+def mean_of(parts: Sequence[Bootstrapped]) -> Bootstrapped:
+    """The unweighted mean of figures of different prompt sets, resampled independently of each other."""
+    known = [part.replicates for part in parts if part.replicates is not None]
+    return Bootstrapped(
+        value=float(np.mean([part.value for part in parts])),
+        replicates=np.mean(known, axis=0) if len(known) == len(parts) else None,
+    )
+
+
+def ratio_of(part: Bootstrapped, base: Bootstrapped) -> Bootstrapped:
+    """One figure over another of the same resamples, resample by resample."""
+    paired = part.replicates is not None and base.replicates is not None
+    return Bootstrapped(value=part.value / base.value, replicates=part.replicates / base.replicates if paired else None)
+
+
+def _tau(committed: _Array, rounds: _Array) -> _Array:
+    return np.where(rounds > 0, committed / np.maximum(rounds, 1), 1.0)
