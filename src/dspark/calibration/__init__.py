@@ -1,5 +1,15 @@
 """Confidences that can be trusted as probabilities: measuring how far they can, and correcting them. Numbers only."""
 
+from dspark.calibration.artefact import (
+    ARTEFACT_FILE,
+    HEAD_KEY,
+    StsArtefact,
+    check_artefact,
+    head_fingerprint,
+    parse_artefact,
+    read_artefact,
+    save_artefact,
+)
 from dspark.calibration.reliability import (
     NUM_BINS,
     PositionReliability,
@@ -12,18 +22,34 @@ from dspark.calibration.reliability import (
     reliability_bins,
     reliability_by_position,
 )
-from dspark.calibration.rounds import Rounds
+from dspark.calibration.rounds import RecordedRound, Rounds
+from dspark.calibration.sts import GRID, MIN_ROUNDS, StsFit, fit_sts
+from dspark.calibration.temperature_scaling import Calibration
 
 __all__ = [
+    "ARTEFACT_FILE",
+    "GRID",
+    "HEAD_KEY",
+    "MIN_ROUNDS",
     "NUM_BINS",
+    "Calibration",
     "PositionReliability",
+    "RecordedRound",
     "ReliabilityBins",
     "Rounds",
+    "StsArtefact",
+    "StsFit",
     "auroc",
     "brier",
+    "check_artefact",
     "ece",
     "expected_noise",
+    "fit_sts",
+    "head_fingerprint",
     "mean_ece",
+    "parse_artefact",
+    "read_artefact",
     "reliability_bins",
     "reliability_by_position",
+    "save_artefact",
 ]

@@ -1,0 +1,74 @@
+"""Sequential Temperature Scaling: one temperature per position, fitted from left to right (method, section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dspark.calibration.reliability import ece
+from dspark.calibration.rounds import Rounds
+from dspark.calibration.temperature_scaling import Calibration, scale_confidence
+from dspark.core import InputError
+
+GRID: tuple[float, ...] = tuple(round(0.25 + 0.05 * step, 2) for step in range(76))
+"""Temperatures that are tried: 0.25, 0.30, ... 4.00."""
+
+MIN_ROUNDS = 200
+"""Fewest usable rounds at any position: with fewer, chance alone makes an ECE of several percent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StsFit:
+    """Fitted temperatures and how they were found.
+
+    Attributes:
+        calibration: the temperatures.
+        ece_curve: [G, len(grid)] ECE of survival at position k for every temperature tried there, with those of the
+            earlier positions fixed.
+        counts: [G] rounds that were used at each position.
+    """
+
+    calibration: Calibration
+    ece_curve: NDArray[np.float64]
+    counts: tuple[int, ...]
+
+
+def fit_sts(rounds: Rounds, *, grid: tuple[float, ...] = GRID, min_rounds: int = MIN_ROUNDS) -> StsFit:
+    """Fit the temperatures.
+
+    Position after position the one is taken that minimises the ECE of the running product of calibrated confidences
+    (20 bins), the smallest on ties. Position k uses the rounds whose prefix label is known there
+    (:mod:`dspark.calibration.rounds`), so the rounds of different positions may differ.
+
+    Args:
+        rounds: recorded rounds.
+        grid: temperatures to try, rising.
+        min_rounds: fewest usable rounds at a position.
+
+    Raises:
+        InputError: there are fewer.
+    """
+    counts = tuple(rounds.known.sum(axis=0).tolist())
+    _check_counts(counts, min_rounds)
+    survival = np.ones(len(rounds))
+    curve = np.empty((rounds.block_size, len(grid)))
+    temperatures: list[float] = []
+    for k in range(rounds.block_size):
+        usable, confidence = rounds.known[:, k], rounds.confidence[:, k]
+        before, own, label = survival[usable], confidence[usable], rounds.labels[usable, k]
+        curve[k] = [ece(before * scale_confidence(own, t), label) for t in grid]
+        temperatures.append(grid[int(np.argmin(curve[k]))])
+        survival = survival * scale_confidence(confidence, temperatures[k])
+    return StsFit(calibration=Calibration(temperatures=tuple(temperatures)), ece_curve=curve, counts=counts)
+
+
+def _check_counts(counts: tuple[int, ...], least: int) -> None:
+    """Raise InputError if a position has too few rounds."""
+    poorest = int(np.argmin(counts))
+    if counts[poorest] < least:
+        raise InputError(
+            f"too few rounds to calibrate: {counts[poorest]} with a known outcome at position {poorest + 1} of "
+            f"{len(counts)}, at least {least} are needed; use more prompts, longer answers, or several samples a prompt"
+        )
