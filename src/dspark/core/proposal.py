@@ -79,8 +79,23 @@ class CommittedRows:
         features: [n, m * D] tapped target features, layers concatenated in tap order; None if nothing is tapped.
         positions: [n] int64 position of each row in its request.
         kv_slots: [n] int64 slot of each row.
+        token_ids: [n] int64 token of each row; the engine always gives it.
+        previous_slots: [n] int64 slot of the row before each one in its text, which became context earlier or is among
+            these rows (the row's own slot at position 0); the engine always gives it.
     """
 
     features: Tensor | None
     positions: Tensor
     kv_slots: Tensor
+    token_ids: Tensor | None = None
+    previous_slots: Tensor | None = None
+
+    def take(self, index: Tensor) -> CommittedRows:
+        """Some of the rows, by index [k] int64."""
+        return CommittedRows(
+            features=None if self.features is None else self.features[index],
+            positions=self.positions[index],
+            kv_slots=self.kv_slots[index],
+            token_ids=None if self.token_ids is None else self.token_ids[index],
+            previous_slots=None if self.previous_slots is None else self.previous_slots[index],
+        )

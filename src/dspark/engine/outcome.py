@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from torch import Tensor
 
@@ -78,16 +79,41 @@ def outcomes(shares: Seq[Share], verdicts: Seq[Verdict], logits: Tensor) -> list
 
 def committed_rows(outcomes: Seq[Outcome], batch: PackedBatch, features: Tensor | None) -> CommittedRows:
     """The rows of the batch that become context, for the drafter."""
+    rows = CommittedRows(
+        features=features,
+        positions=batch.positions,
+        kv_slots=batch.kv_slots,
+        token_ids=batch.input_ids,
+        previous_slots=_previous_slots(outcomes, batch),
+    )
+    index = _kept_rows(outcomes)
+    return rows if index is None else rows.take(to_device(index, batch.positions.device))
+
+
+def _kept_rows(outcomes: Seq[Outcome]) -> list[int] | None:
+    """Rows that become context, None for all."""
     if all(outcome.num_rows == outcome.share.num_rows for outcome in outcomes):
-        return CommittedRows(features=features, positions=batch.positions, kv_slots=batch.kv_slots)
+        return None
     rows: list[int] = []
     first = 0
     for outcome in outcomes:
         rows.extend(range(first, first + outcome.num_rows))
         first += outcome.share.num_rows
-    index = to_device(rows, batch.positions.device)
-    kept = None if features is None else features[index]
-    return CommittedRows(features=kept, positions=batch.positions[index], kv_slots=batch.kv_slots[index])
+    return rows
+
+
+def _previous_slots(outcomes: Seq[Outcome], batch: PackedBatch) -> Tensor:
+    """Slot of the row before each one, [T]: its neighbour's, but for the first row of each share."""
+    firsts = [0, *accumulate(outcome.share.num_rows for outcome in outcomes)][:-1]
+    before = [_slot_before(outcome.share, batch.page_size) for outcome in outcomes]
+    device = batch.kv_slots.device
+    return batch.kv_slots.roll(1).index_copy_(0, to_device(firsts, device), to_device(before, device))
+
+
+def _slot_before(share: Share, page_size: int) -> int:
+    """Slot of the position before a share's first one; position 0 stands for itself."""
+    place = max(share.start - 1, 0)
+    return share.sequence.table.pages[place // page_size] * page_size + place % page_size
 
 
 def _gain(share: Share, verdict: Verdict) -> Outcome:

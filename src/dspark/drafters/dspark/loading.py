@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from dspark.core import InputError
-from dspark.drafters.dspark.checkpoint import DSparkCheckpoint, load_checkpoint
+from dspark.drafters.dspark.checkpoint import load_checkpoint
 from dspark.drafters.dspark.drafter import DSparkDrafter
 from dspark.drafters.dspark.target_side import DraftTarget, SharedFacts
 
@@ -24,19 +25,36 @@ def load_drafter(path: str | Path, target: DraftTarget) -> DSparkDrafter:
         InputError: the checkpoint is missing, damaged, of another format, or was trained for another target.
     """
     checkpoint = load_checkpoint(path)
-    _check_fits(Path(path), checkpoint, target.facts)
+    check_fits(Path(path), checkpoint.config, target.facts)
     return DSparkDrafter(
         checkpoint.model,
         target,
-        embed=_unless_equal(checkpoint.embed, target.embed_weight()),
-        lm_head=_unless_equal(checkpoint.lm_head, _target_rows(checkpoint, target)),
+        embed=unless_equal(checkpoint.embed, target.embed_weight()),
+        lm_head=unless_equal(checkpoint.lm_head, lent_head(checkpoint.draft_to_target, target)),
         draft_to_target=checkpoint.draft_to_target,
+        folder=Path(path),
     )
 
 
-def _check_fits(path: Path, checkpoint: DSparkCheckpoint, facts: SharedFacts) -> None:
-    """Raise InputError naming every size in which drafter and target differ."""
-    config = checkpoint.config
+class DraftSizes(Protocol):
+    """What every drafter's configuration says about its target."""
+
+    @property
+    def hidden_size(self) -> int: ...  # noqa: D102
+
+    @property
+    def vocab_size(self) -> int: ...  # noqa: D102
+
+    @property
+    def num_target_layers(self) -> int: ...  # noqa: D102
+
+
+def check_fits(path: Path, config: DraftSizes, facts: SharedFacts) -> None:
+    """See that a drafter was made for a target of these sizes.
+
+    Raises:
+        InputError: names every size in which drafter and target differ.
+    """
     sizes = (
         ("hidden size", config.hidden_size, facts.hidden_size),
         ("vocabulary", config.vocab_size, facts.vocab_size),
@@ -47,14 +65,13 @@ def _check_fits(path: Path, checkpoint: DSparkCheckpoint, facts: SharedFacts) ->
         raise InputError(f"the drafter {path} was made for another target: it has {', '.join(wrong)}")
 
 
-def _target_rows(checkpoint: DSparkCheckpoint, target: DraftTarget) -> Tensor:
-    """The target's output rows of the draft vocabulary."""
+def lent_head(draft_to_target: Tensor | None, target: DraftTarget) -> Tensor:
+    """The target's output rows of a draft vocabulary, [Vd, D]."""
     weight = target.lm_head_weight()
-    ids = checkpoint.draft_to_target
-    return weight if ids is None else weight[ids.to(weight.device)]
+    return weight if draft_to_target is None else weight[draft_to_target.to(weight.device)]
 
 
-def _unless_equal(own: Tensor | None, lent: Tensor) -> Tensor | None:
+def unless_equal(own: Tensor | None, lent: Tensor) -> Tensor | None:
     """Drop a stored matrix that is the target's anyway, so that it is held in memory once."""
     if own is None:
         return None
