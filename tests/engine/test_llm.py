@@ -15,6 +15,7 @@ from dspark import LLM, RequestOutput, SamplingParams
 from dspark.core import FinishReason, InputError, TokenOrigin
 from dspark.drafters import NgramDrafter, NullDrafter
 from dspark.drafters.dspark import DSparkCheckpoint, DSparkConfig, DSparkModel, HeadType, save_checkpoint
+from dspark.engine.calibrating import UNCALIBRATED
 from dspark.engine.choice import choose_drafter, shipped_drafter
 from dspark.engine.memory import bytes_per_page, count_pages, default_kv_memory
 from dspark.engine.progress import LateProgress
@@ -218,7 +219,7 @@ def test_auto_takes_what_is_shipped(
     assert shipped_drafter("") is None
     llm = LLM(loaded)
     assert llm.drafter.name == "dspark"
-    assert llm.notes == ("a note", "drafter shipped with dspark for tiny")
+    assert llm.notes == ("a note", "drafter shipped with dspark for tiny", UNCALIBRATED)
 
 
 def test_bad_drafters_are_refused(loaded: LoadedTarget, tmp_path: Path) -> None:

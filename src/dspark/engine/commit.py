@@ -119,6 +119,7 @@ def _trace(outcome: Outcome, verified: int, confidence: tuple[float, ...]) -> Ro
         anchor=share.tokens[0],
         drafted=share.proposed,
         confidence=confidence,
+        calibrated=share.calibrated,
         verified=verified,
         accepted=outcome.accepted,
         committed=outcome.tokens,

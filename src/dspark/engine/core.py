@@ -7,9 +7,11 @@ from itertools import count
 
 from transformers import PreTrainedTokenizerBase
 
+from dspark.calibration import Calibration
 from dspark.core import DsparkError, FinishReason, InputError, SamplingParams
 from dspark.drafters import Drafter, NullDrafter
 from dspark.engine.allotment import Allotment, allot
+from dspark.engine.calibrating import calibrated
 from dspark.engine.clock import StepClock
 from dspark.engine.commit import commit, report, report_abort
 from dspark.engine.drafting import Draws, plan, propose, shares
@@ -37,6 +39,7 @@ class EngineCore:
         policy: how much of each block is verified; None for all of it.
         options: sizes.
         tokenizer: turns answers into text; None leaves texts empty.
+        calibration: makes probabilities of the drafter's confidences before the policy sees them; None leaves them.
 
     Raises:
         InputError: sizes that do not fit, or a policy that needs confidences the drafter does not give.
@@ -50,11 +53,13 @@ class EngineCore:
         *,
         options: EngineOptions,
         tokenizer: PreTrainedTokenizerBase | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         self.target = target
         self.drafter: Drafter = drafter or NullDrafter()
         self.policy: VerifyPolicy = policy or FixedLength()
         self.options = options
+        self._calibration = None if calibration is None else calibration.on(target.device)
         self.last_step = StepStats()
         check_policy(self.policy, self.drafter.has_confidence, f"drafter {self.drafter.name!r}")
         self.max_context = options.context_limit(target.facts.max_positions, target.page_size)
@@ -177,8 +182,10 @@ class EngineCore:
         draws = Draws.of(allotment.judged, self.drafter.block_size)
         with clock.of("draft"):
             proposal = propose(self.drafter, allotment, draws, self.target)
-        lengths = plan(self.policy, allotment, proposal)
-        work = shares(allotment, proposal, lengths, record=self.options.record_rounds)
+        confidence = calibrated(self._calibration, proposal.confidence)
+        lengths = plan(self.policy, allotment, proposal, confidence)
+        used = None if self._calibration is None else confidence
+        work = shares(allotment, proposal, lengths, record=self.options.record_rounds, used=used)
         batch = pack(work, page_size, device)
         with clock.of("forward"):
             output = self.target.forward(batch)

@@ -76,12 +76,19 @@ def propose(drafter: Drafter, allotment: Allotment, draws: Draws, target: Packed
     return proposal
 
 
-def plan(policy: VerifyPolicy, allotment: Allotment, proposal: Proposal) -> tuple[int, ...]:
-    """Verify length of every ready sequence."""
+def plan(policy: VerifyPolicy, allotment: Allotment, proposal: Proposal, confidence: Tensor | None) -> tuple[int, ...]:
+    """Verify length of every ready sequence.
+
+    Args:
+        policy: decides.
+        allotment: who gets rows.
+        proposal: the blocks.
+        confidence: [R, G] of the proposal, after calibration.
+    """
     idle = len(allotment.ready) - len(proposal.lengths)
     view = PlanView(
         proposed=(*proposal.lengths, *(0,) * idle),
-        confidence=_padded(proposal.confidence, idle),
+        confidence=_padded(confidence, idle),
         num_prefill_rows=allotment.num_prefill_rows,
     )
     if not any(view.proposed):
@@ -93,7 +100,9 @@ def plan(policy: VerifyPolicy, allotment: Allotment, proposal: Proposal) -> tupl
     return lengths
 
 
-def shares(allotment: Allotment, proposal: Proposal, lengths: Seq[int], *, record: bool) -> list[Share]:
+def shares(
+    allotment: Allotment, proposal: Proposal, lengths: Seq[int], *, record: bool, used: Tensor | None = None
+) -> list[Share]:
     """The rows of every sequence of the step; those that yield tokens come first, in the order of ``judged``.
 
     Args:
@@ -101,19 +110,25 @@ def shares(allotment: Allotment, proposal: Proposal, lengths: Seq[int], *, recor
         proposal: the blocks.
         lengths: verify length of every ready sequence.
         record: keep the confidences for the trace of the round.
+        used: [R, G] calibrated confidences to keep beside the drafter's own; None if there are none.
     """
     idle = len(allotment.ready) - len(proposal.lengths)
     blocks = [*_rows(proposal.tokens, proposal.lengths), *((),) * idle]
-    confidence = [*_rows(proposal.confidence, proposal.lengths), *((),) * idle]
+    confidence, trusts = (
+        [*_rows(table if record else None, proposal.lengths), *((),) * idle] for table in (proposal.confidence, used)
+    )
     found = [
         Share(
             sequence=sequence,
             tokens=(sequence.token_ids[-1],),
             drafts=block[:length],
             proposed=block,
-            confidence=trust if record else None,
+            confidence=stated if record else None,
+            calibrated=trust,
         )
-        for sequence, block, trust, length in zip(allotment.ready, blocks, confidence, lengths, strict=True)
+        for sequence, block, stated, trust, length in zip(
+            allotment.ready, blocks, confidence, trusts, lengths, strict=True
+        )
     ]
     for place, (sequence, rows) in enumerate(allotment.chunks):
         start = sequence.num_computed

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from dspark.calibration import Calibration
 from dspark.core import InputError, SamplingParams
 from dspark.drafters import Drafter
+from dspark.engine.calibrating import check_calibration, choose_calibration
 from dspark.engine.choice import check_drafter, choose_drafter
 from dspark.engine.core import EngineCore
 from dspark.engine.memory import count_pages
@@ -33,6 +35,8 @@ class LLM:
         drafter: ``auto`` (the drafter shipped for the target, else plain decoding; see ``notes``), ``none``,
             ``ngram``, a checkpoint directory, or a drafter.
         policy: how much of each drafted block is verified: ``fixed``, ``fixed:4``, ``threshold:0.5``, or a policy.
+        calibration: what makes probabilities of the drafter's confidences: ``auto`` (the ``sts.json`` beside its
+            checkpoint, if there is one), ``off``, a file, or a calibration.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; only for a target that is loaded here.
         device: ``auto``, ``cpu``, ``cuda``, ...; only for a target that is loaded here.
         max_requests: most answers in progress at a time.
@@ -48,6 +52,7 @@ class LLM:
         loaded: the target with its tokenizer.
         drafter: the drafter.
         policy: the policy.
+        calibration: what the policy's confidences went through, and where it comes from.
         engine: the engine, for step-by-step use.
         notes: what was decided on the user's behalf, one sentence each.
 
@@ -61,6 +66,7 @@ class LLM:
         *,
         drafter: str | Path | Drafter = "auto",
         policy: str | VerifyPolicy = "fixed",
+        calibration: str | Path | Calibration = "auto",
         dtype: str = "auto",
         device: str = "auto",
         max_requests: int = 64,
@@ -74,9 +80,11 @@ class LLM:
     ) -> None:
         self.policy = make_policy(policy)
         check_drafter(drafter)
+        check_calibration(calibration)
         self.loaded = target if isinstance(target, LoadedTarget) else load_target(target, dtype=dtype, device=device)
         model = self.loaded.target
         self.drafter, choice = choose_drafter(drafter, model, self.loaded.name)
+        self.calibration = choose_calibration(calibration, self.drafter)
         pages = count_pages(
             model,
             self.drafter,
@@ -94,8 +102,15 @@ class LLM:
             seed=seed,
             record_rounds=record_rounds,
         )
-        self.engine = EngineCore(model, self.drafter, self.policy, options=options, tokenizer=self.loaded.tokenizer)
-        self.notes = (*self.loaded.notes, choice, *self._context_note())
+        self.engine = EngineCore(
+            model,
+            self.drafter,
+            self.policy,
+            options=options,
+            tokenizer=self.loaded.tokenizer,
+            calibration=self.calibration.calibration,
+        )
+        self.notes = (*self.loaded.notes, choice, *self.calibration.notes, *self._context_note())
         self._calls = count()
         self._inboxes: dict[str, deque[StepOutput]] = {}
 

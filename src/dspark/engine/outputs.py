@@ -19,6 +19,8 @@ class RoundTrace:
         verified: how many of them the target looked at.
         accepted: how many of them were kept.
         committed: token ids the round added to the answer.
+        calibrated: the confidences after calibration, which are those the policy saw; empty without a calibration, when
+            it saw ``confidence``.
     """
 
     anchor_position: int
@@ -28,6 +30,7 @@ class RoundTrace:
     verified: int
     accepted: int
     committed: tuple[int, ...]
+    calibrated: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

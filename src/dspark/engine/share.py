@@ -25,6 +25,7 @@ class Share:
         drafts: verified drafts after the anchor.
         proposed: all drafts of the block.
         confidence: the drafter's confidence in each of ``proposed``; None unless rounds are recorded.
+        calibrated: the same after calibration; empty unless rounds are recorded and there is a calibration.
         judged: whether the last token's row and the drafts' rows yield tokens.
     """
 
@@ -33,6 +34,7 @@ class Share:
     drafts: tuple[int, ...] = ()
     proposed: tuple[int, ...] = ()
     confidence: tuple[float, ...] | None = None
+    calibrated: tuple[float, ...] = ()
     judged: bool = True
 
     @property

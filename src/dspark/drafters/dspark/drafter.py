@@ -7,6 +7,7 @@ Legend: R requests, G slots drafted this step, D hidden, V vocabulary, Vd draft 
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ class DSparkDrafter:
         embed: [V, D] own embedding matrix; None uses the target's.
         lm_head: [Vd, D] own output matrix; None uses the target's rows.
         draft_to_target: [Vd] int64 target id of each draft-vocabulary entry; None when the vocabularies are the same.
+        folder: directory of the checkpoint, where other files about it may lie; None if there is none.
     """
 
     @torch.inference_mode()
@@ -42,7 +44,9 @@ class DSparkDrafter:
         embed: Tensor | None = None,
         lm_head: Tensor | None = None,
         draft_to_target: Tensor | None = None,
+        folder: Path | None = None,
     ) -> None:
+        self.folder = folder
         model = copy.deepcopy(model).to(device=target.device, dtype=target.dtype)
         self.config, self._dtype, self._device = model.config, target.dtype, target.device
         self._max_positions = target.facts.max_positions
