@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dspark.core import InputError
-from dspark.data.feature_store import FeatureStore, FeatureStoreWriter, store_bytes
+from dspark.data.feature_store import FeatureStore, FeatureStoreWriter
 from dspark.drafters.dspark import DSparkConfig
 from dspark.drafters.dspark.checkpoint import load_checkpoint
 from dspark.drafters.losses import LossWeights
@@ -159,21 +159,6 @@ def test_what_does_not_fit_is_refused(store: FeatureStore, tmp_path: Path) -> No
     small.run()
     with pytest.raises(InputError, match="another configuration"):
         trainer(store, tmp_path / "small", run_config(drafter=drafter_config(num_hidden_layers=2)))
-
-
-@pytest.mark.pitfall(41)
-def test_store_states_its_size_and_notices_damage(store: FeatureStore, tmp_path: Path) -> None:
-    writer = FeatureStoreWriter(tmp_path, target="tiny", hidden_size=D, tap_layers=TAPS)
-    writer.append([1, 2, 3], [0, 1, 1], 0.0, torch.zeros(3, 2 * D), torch.zeros(3, D), torch.zeros(3))
-    with pytest.raises(InputError, match="no finished feature store"):
-        FeatureStore([tmp_path])
-    writer.close()
-    flat = sum(path.stat().st_size for path in tmp_path.iterdir() if path.suffix not in (".npy", ".json"))
-    assert flat == store_bytes(3, D, len(TAPS))
-    assert FeatureStore([tmp_path, tmp_path]).manifest.tokens == 6
-    (tmp_path / "hidden.bf16").write_bytes(b"12")
-    with pytest.raises(InputError, match="bytes"):
-        FeatureStore([tmp_path])
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage\n", b"PK\x03\x04 half an archive"])

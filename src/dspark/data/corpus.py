@@ -43,15 +43,17 @@ class Corpus:
 
     @classmethod
     def of(cls, conversations: Iterable[Conversation]) -> Corpus:
-        """Collect conversations; those without tokens count as sequences too.
+        """Collect conversations.
 
         Raises:
-            InputError: a token id that does not fit into 32 bits.
+            InputError: one without tokens, or with a token id that does not fit into 32 bits.
         """
         ids: list[np.ndarray] = []
         masks: list[np.ndarray] = []
         facts: list[tuple[float, bool, str]] = []
         for number, conversation in enumerate(conversations, start=1):
+            if not conversation.ids:
+                raise InputError(f"conversation {number} has no tokens")
             try:
                 ids.append(np.asarray(conversation.ids, np.int32))
             except OverflowError:

@@ -1,126 +1,71 @@
-"""Fills a feature store by running the target over conversations."""
+"""Fills a feature store by running the target over a corpus."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
-import torch
-from torch import Tensor
-
-from dspark.core import InputError, PackedBatch
-from dspark.data.conversation import Conversation
+from dspark.data.corpus import Corpus
 from dspark.data.feature_store import FeatureStoreWriter
-from dspark.target import PackedTarget, TargetFacts
+from dspark.data.grouping import consecutive_groups
+from dspark.target import PackedTarget
+from dspark.training.capture import Capture, check_corpus
 
-_HEAD_ROWS = 128
+ROWS_PER_FORWARD = 2048
 
 
 def write_features(
     target: PackedTarget,
-    name: str,
-    conversations: Iterable[Conversation],
-    folder: Path,
+    corpus: Corpus,
+    writer: FeatureStoreWriter,
     *,
-    tap_layers: tuple[int, ...],
-    rows_per_forward: int = 2048,
+    rows_per_forward: int = ROWS_PER_FORWARD,
     progress: Callable[[int], None] = lambda tokens: None,
-) -> int:
-    """Write taps, last hidden states and log softmax denominators of all conversations; returns the token count.
+) -> None:
+    """Write taps, last hidden states and log softmax denominators of all sequences, and finish the store.
+
+    Forwards never span two shards, so that a store that is continued gets the same forwards, and the same numbers, as
+    one written in one go.
 
     Args:
         target: the target; its taps and its KV pool are set here.
-        name: the target's name, kept in the manifest.
-        conversations: what to run.
-        folder: the new store.
-        tap_layers: layers to tap.
-        rows_per_forward: tokens per forward; a longer conversation goes alone.
-        progress: called with the number of tokens done since the last call.
+        corpus: what to run; sequences that the writer has already are skipped.
+        writer: the store.
+        rows_per_forward: tokens per forward; a longer sequence goes alone.
+        progress: called with the number of tokens that were added since the last call.
 
     Raises:
-        InputError: no conversation was given, or one that the target cannot run.
+        InputError: a sequence that the target cannot run, or that gives numbers that are not finite.
+        OSError: the disk does not take a shard; finished ones stay.
     """
-    target.set_taps(tap_layers)
-    conversations = _fitting(conversations, target.facts)
-    writer = FeatureStoreWriter(folder, target=name, hidden_size=target.facts.hidden_size, tap_layers=tap_layers)
-    total, pages = 0, 0
-    for group in _groups(conversations, rows_per_forward):
-        needed = sum(_pages(conversation, target.page_size) for conversation in group)
-        if needed > pages:
-            pages = needed
-            target.allocate(pages)
-        total += _write_group(target, writer, group)
-        progress(sum(len(conversation.ids) for conversation in group))
+    capture = Capture(target, writer.spec.tap_layers)
+    check_corpus(corpus, target.facts)
+    for start, stop in consecutive_groups(corpus.lengths, writer.manifest.shard_tokens):
+        if stop <= writer.finished:
+            progress(int(corpus.offsets[stop] - corpus.offsets[start]))
+            continue
+        assert start == writer.finished
+        for first, end in consecutive_groups(corpus.lengths[start:stop], rows_per_forward):
+            _write_group(capture, corpus, writer, range(start + first, start + end))
+            progress(int(corpus.offsets[start + end] - corpus.offsets[start + first]))
+        writer.cut()
     writer.close()
-    if not total:
-        raise InputError("no conversations to run the target over; synthesise some first")
-    return total
 
 
-def _fitting(conversations: Iterable[Conversation], facts: TargetFacts) -> Iterator[Conversation]:
-    """The same conversations; one with tokens or a length that the target does not have is an InputError."""
-    for number, conversation in enumerate(conversations, start=1):
-        largest, length = max(conversation.ids, default=0), len(conversation.ids)
-        if largest >= facts.vocab_size or length > facts.max_positions:
-            raise InputError(
-                f"conversation {number} has {length} tokens with ids up to {largest}, but the target takes "
-                f"{facts.max_positions} tokens with ids below {facts.vocab_size}; was it written by another target?"
-            )
-        yield conversation
-
-
-def _write_group(target: PackedTarget, writer: FeatureStoreWriter, group: list[Conversation]) -> int:
+def _write_group(capture: Capture, corpus: Corpus, writer: FeatureStoreWriter, group: range) -> None:
     """Run one forward and append its sequences."""
-    with torch.inference_mode():
-        output = target.forward(_prefill(group, target.page_size, target.device), want_hidden=True)
-        assert output.features is not None
-        assert output.last_hidden is not None
-        log_z = _log_denominators(target, output.last_hidden)
-    sizes = [len(conversation.ids) for conversation in group]
-    parts = (t.cpu().split(sizes) for t in (output.features, output.last_hidden, log_z))
-    for conversation, features, hidden, denominators in zip(group, *parts, strict=True):
-        writer.append(conversation.ids, conversation.mask, conversation.temperature, features, hidden, denominators)
-    return sum(sizes)
-
-
-def _log_denominators(target: PackedTarget, hidden: Tensor) -> Tensor:
-    """Log of the softmax denominator over the full vocabulary for rows [T, D] -> [T] float32."""
-    return torch.cat([torch.logsumexp(target.lm_head(rows).float(), dim=-1) for rows in hidden.split(_HEAD_ROWS)])
-
-
-def _pages(conversation: Conversation, page_size: int) -> int:
-    return -(-len(conversation.ids) // page_size)
-
-
-def _groups(conversations: Iterable[Conversation], rows: int) -> Iterator[list[Conversation]]:
-    """Consecutive conversations with at most ``rows`` tokens together."""
-    group: list[Conversation] = []
-    for conversation in conversations:
-        if group and sum(len(c.ids) for c in group) + len(conversation.ids) > rows:
-            yield group
-            group = []
-        group.append(conversation)
-    if group:
-        yield group
-
-
-def _prefill(group: list[Conversation], page_size: int, device: torch.device) -> PackedBatch:
-    """One batch that prefills whole conversations, each on pages of its own; no logits."""
-    sizes = [len(conversation.ids) for conversation in group]
-    pages = [_pages(conversation, page_size) for conversation in group]
-    table = torch.zeros(len(group), max(pages), dtype=torch.int64)
-    slots, first = [], 0
-    for row, (size, count) in enumerate(zip(sizes, pages, strict=True)):
-        table[row, :count] = torch.arange(first, first + count)
-        slots.append(torch.arange(first * page_size, first * page_size + size))
-        first += count
-    return PackedBatch(
-        input_ids=torch.tensor([token for conversation in group for token in conversation.ids], device=device),
-        positions=torch.cat([torch.arange(size) for size in sizes]).to(device),
-        kv_slots=torch.cat(slots).to(device),
-        page_table=table.to(device),
-        q_lens=tuple(sizes),
-        kv_lens=tuple(sizes),
-        logit_rows=torch.zeros(0, dtype=torch.int64, device=device),
-        page_size=page_size,
-    )
+    features, hidden = capture.run([corpus.ids_of(index) for index in group])
+    hidden = hidden.bfloat16()  # as it is stored: the teacher's probabilities then add up to one
+    log_z = capture.log_denominators(hidden)
+    sizes = [int(corpus.lengths[index]) for index in group]
+    parts = (values.cpu().split(sizes) for values in (features, hidden, log_z))
+    for index, own_features, own_hidden, own_log_z in zip(group, *parts, strict=True):
+        writer.append(
+            corpus.ids_of(index).tolist(),
+            corpus.mask_of(index).tolist(),
+            float(corpus.temperatures[index]),
+            own_features,
+            own_hidden,
+            own_log_z,
+            domain=corpus.domains[index],
+            complete=bool(corpus.complete[index]),
+        )
