@@ -9,10 +9,12 @@ import typer
 from typer.core import TyperGroup
 
 from dspark.cli.bench import bench_app
+from dspark.cli.calibrate import calibrate
 from dspark.cli.chat import chat
 from dspark.cli.check import check_app
 from dspark.cli.data import data_app
 from dspark.cli.demo import demo
+from dspark.cli.eval import evaluate
 from dspark.cli.exits import guarded
 from dspark.cli.generate import generate
 from dspark.cli.info import info
@@ -53,7 +55,7 @@ def _setup(
     bind_threads()
 
 
-_VERBS: Sequence[Callable[..., None]] = (generate, chat, demo, info, train)
+_VERBS: Sequence[Callable[..., None]] = (generate, chat, demo, info, train, calibrate)
 
 
 def _make_app() -> typer.Typer:
@@ -61,6 +63,7 @@ def _make_app() -> typer.Typer:
     made.callback()(_setup)
     for verb in _VERBS:
         made.command()(verb)
+    made.command("eval")(evaluate)
     for name, group in (("bench", bench_app), ("check", check_app), ("data", data_app)):
         made.add_typer(group, name=name)
     return made

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from dspark.calibration import Calibration
 from dspark.core import InputError
 from dspark.drafters import Drafter, DSparkDrafter
 from dspark.drafters.dspark import DSparkCheckpoint, DSparkModel, HeadType, load_checkpoint
@@ -15,6 +16,9 @@ from dspark.engine import LLM, shipped_drafter
 from dspark.engine.choice import DRAFTER_NAMES, check_drafter
 from dspark.scheduling import VerifyPolicy
 from dspark.target import LoadedTarget
+
+PLAIN = "plain"
+"""Name of plain decoding in reports."""
 
 _ROWS = 512
 _USUAL_THRESHOLD = "threshold:0.5"
@@ -41,12 +45,14 @@ class Arm:
         loaded: the target, shared with the other arms.
         drafter: who proposes.
         policy: how much of each block is verified.
+        calibration: what its confidences go through.
     """
 
     name: str
     loaded: LoadedTarget
     drafter: Drafter
     policy: str | VerifyPolicy = "fixed"
+    calibration: str | Path | Calibration = "auto"
 
     @property
     def drafts_with_a_model(self) -> bool:
@@ -65,6 +71,7 @@ class Arm:
             self.loaded,
             drafter=self.drafter,
             policy=self.policy,
+            calibration=self.calibration,
             max_requests=concurrency,
             max_batch_rows=max(_ROWS, concurrency * block),
             kv_tokens=concurrency * (longest + block + page),
@@ -74,7 +81,12 @@ class Arm:
 
 
 def make_arm(
-    loaded: LoadedTarget, drafter: str | Drafter, policy: str | VerifyPolicy = "fixed", *, name: str | None = None
+    loaded: LoadedTarget,
+    drafter: str | Drafter,
+    policy: str | VerifyPolicy = "fixed",
+    *,
+    calibration: str | Path | Calibration = "auto",
+    name: str | None = None,
 ) -> Arm:
     """An arm for a drafter as users name it.
 
@@ -82,18 +94,28 @@ def make_arm(
         loaded: the target.
         drafter: ``none``, ``ngram``, ``auto``, a checkpoint directory, or a drafter.
         policy: as users write it, or a policy.
+        calibration: as :class:`~dspark.engine.LLM` takes it.
         name: for reports; None takes the drafter's name.
 
     Raises:
         InputError: there is no such drafter, it does not fit the target, or the policy does not fit the drafter.
     """
-    probe = LLM(loaded, drafter=drafter, policy=policy, max_requests=1, kv_tokens=2 * loaded.target.page_size)
-    return Arm(name=name or probe.drafter.name, loaded=loaded, drafter=probe.drafter, policy=policy)
+    probe = LLM(
+        loaded,
+        drafter=drafter,
+        policy=policy,
+        calibration=calibration,
+        max_requests=1,
+        kv_tokens=2 * loaded.target.page_size,
+    )
+    return Arm(
+        name=name or probe.drafter.name, loaded=loaded, drafter=probe.drafter, policy=policy, calibration=calibration
+    )
 
 
 def plain_arm(loaded: LoadedTarget) -> Arm:
     """Plain decoding, what all others are compared with."""
-    return make_arm(loaded, "none", name="plain")
+    return make_arm(loaded, "none", name=PLAIN)
 
 
 def check_drafters(specs: Iterable[str]) -> None:
@@ -146,23 +168,28 @@ def rotated(arms: Sequence[_T], number: int) -> Sequence[_T]:
     return [*arms[first:], *arms[:first]]
 
 
-def drafter_arms(loaded: LoadedTarget, drafter: str, policies: Sequence[str] | None = None) -> tuple[Arm, ...]:
+def drafter_arms(
+    loaded: LoadedTarget, drafter: str, policies: Sequence[str] | None = None, calibration: str | Path = "auto"
+) -> tuple[Arm, ...]:
     """Arms of one drafter with several policies; none where ``auto`` finds no drafter, or for ``none``.
 
     Args:
         loaded: the target.
         drafter: as users name it.
         policies: as users write them; None for whole blocks and, if the drafter has confidences, a threshold.
+        calibration: as users name it; of drafters without confidences anything but a name is refused.
 
     Raises:
         InputError: as :func:`make_arm`.
     """
-    first = make_arm(loaded, drafter)
+    first = make_arm(loaded, drafter, calibration=calibration)
     if not first.drafter.block_size:
         return ()
     usual = ("fixed", _USUAL_THRESHOLD) if first.drafter.has_confidence else ("fixed",)
     names = {policy: first.name if policy == "fixed" else f"{first.name} {policy}" for policy in policies or usual}
-    return tuple(make_arm(loaded, first.drafter, policy, name=name) for policy, name in names.items())
+    return tuple(
+        make_arm(loaded, first.drafter, policy, calibration=calibration, name=name) for policy, name in names.items()
+    )
 
 
 def without_sequential_head(checkpoint: DSparkCheckpoint) -> DSparkCheckpoint:

@@ -88,9 +88,10 @@ def mean_of(parts: Sequence[Bootstrapped]) -> Bootstrapped:
 
 def ratio_of(part: Bootstrapped, base: Bootstrapped) -> Bootstrapped:
     """One figure over another of the same resamples, resample by resample."""
-    paired = part.replicates is not None and base.replicates is not None
-    return Bootstrapped(value=part.value / base.value, replicates=part.replicates / base.replicates if paired else None)
+    over, under = part.replicates, base.replicates
+    known = None if over is None or under is None else over / under
+    return Bootstrapped(value=part.value / base.value, replicates=known)
 
 
-def _tau(committed: _Array, rounds: _Array) -> _Array:
+def _tau(committed: Any, rounds: Any) -> _Array:
     return np.where(rounds > 0, committed / np.maximum(rounds, 1), 1.0)

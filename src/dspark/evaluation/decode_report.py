@@ -7,16 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from dspark.evaluation.arms import Arm
+from dspark.evaluation.arms import PLAIN, Arm
 from dspark.evaluation.decode import AnyArm, DecodePlan, Measurement
 from dspark.evaluation.decode_figures import Shares, Spread, ratio, round_cost, same_texts, shares, tau, throughput
 from dspark.evaluation.machine import Machine
 from dspark.evaluation.tables import markdown_table
 from dspark.scheduling import make_policy
 from dspark.target import LoadedTarget
-
-PLAIN = "plain"
-"""Name of the arm that all others are compared with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +139,8 @@ def time_cells(row: Row) -> tuple[str, ...]:
     return (row.domain, row.arm, f"{part.step_seconds * 1e3:.1f}", *(f"{share:.1%}" for share in percents))
 
 
-def _count(number: int, what: str) -> str:
+def count_of(number: int, what: str) -> str:
+    """A number and what it counts, in the plural where that is due."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -152,7 +150,7 @@ def _markdown(report: DecodeReport) -> str:
         f"# Decoding speed of {report.target}",
         "",
         f"{report.made_at}, {report.dtype}, greedy, at most {report.plan.max_tokens} tokens an answer, "
-        f"{_count(report.plan.repeats, 'repeat')}. {machine.processor}, {_count(machine.threads, 'thread')}"
+        f"{count_of(report.plan.repeats, 'repeat')}. {machine.processor}, {count_of(machine.threads, 'thread')}"
         f"{' bound to cores' if machine.bound else ''}, torch {machine.torch}.",
         "",
         "All arms answered the same prompts in turn, within one process. tokens/s counts whole requests, prefill "

@@ -34,7 +34,7 @@ def model_facts(llm: LLM) -> dict[str, Facts]:
     """Target, drafter and memory of an engine."""
     return {
         "target": target_facts(llm.loaded),
-        "drafter": drafter_facts(llm.drafter, llm.loaded.target.dtype),
+        "drafter": drafter_facts(llm.drafter, llm.loaded.target.dtype) | calibration_facts(llm),
         "memory": memory_facts(llm),
         "choices": {str(number): note for number, note in enumerate(llm.notes, start=1)},
     }
@@ -66,6 +66,19 @@ def drafter_facts(drafter: Drafter, dtype: torch.dtype) -> Facts:
     facts: Facts = {"kind": drafter.name, "block_size": drafter.block_size}
     if isinstance(drafter, DSparkDrafter):
         facts |= _dspark_facts(drafter.config, dtype)
+    return facts
+
+
+def calibration_facts(llm: LLM) -> Facts:
+    """Whether the drafter's confidences are probabilities; nothing for a drafter that has none."""
+    chosen = llm.calibration
+    if not llm.drafter.has_confidence:
+        return {}
+    if chosen.calibration is None:
+        return {"confidence": "uncalibrated"}
+    facts: Facts = {"confidence": "calibrated", "temperatures": [f"{t:g}" for t in chosen.calibration.temperatures]}
+    if chosen.artefact is not None:
+        facts |= {"calibrated_on": chosen.artefact.dataset, "calibration_rounds": chosen.artefact.num_samples}
     return facts
 
 

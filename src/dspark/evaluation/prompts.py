@@ -51,11 +51,19 @@ def load_prompt_sets(specs: Sequence[str]) -> tuple[PromptSet, ...]:
     Raises:
         InputError: what is wrong with the first bad one, or two of the same name.
     """
-    sets = tuple(load_prompts(spec) for spec in specs)
+    return check_sets([load_prompts(spec) for spec in specs])
+
+
+def check_sets(sets: Sequence[PromptSet]) -> tuple[PromptSet, ...]:
+    """The sets, if they have different names.
+
+    Raises:
+        InputError: two have the same.
+    """
     twice = [name for name, count in Counter(entry.domain for entry in sets).items() if count > 1]
     if twice:
         raise InputError(f"two prompt files are called {twice[0]!r}; reports need different names")
-    return sets
+    return tuple(sets)
 
 
 def load_prompts(spec: str) -> PromptSet:
@@ -67,7 +75,8 @@ def load_prompts(spec: str) -> PromptSet:
     Raises:
         InputError: no such file, a line of another form (its number is named), or fewer than N prompts.
     """
-    path, count = _split(spec)
+    name, count = split_count(spec)
+    path = Path(name)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -82,14 +91,18 @@ def load_prompts(spec: str) -> PromptSet:
     )
 
 
-def _split(spec: str) -> tuple[Path, int | None]:
-    """Split ``FILE[:N]``; a file whose name really ends in a colon and a number is taken as it is."""
+def split_count(spec: str) -> tuple[str, int | None]:
+    """Split ``NAME[:N]``; a file whose name really ends in a colon and a number is taken as it is.
+
+    Raises:
+        InputError: N is no positive number.
+    """
     name, colon, tail = spec.rpartition(":")
     if not colon or not name or Path(spec).is_file():
-        return Path(spec), None
+        return spec, None
     if not tail.isdigit() or int(tail) < 1:
         raise InputError(f"prompts must be FILE or FILE:N with N >= 1, got {spec!r}")
-    return Path(name), int(tail)
+    return name, int(tail)
 
 
 def _read_line(path: Path, number: int, line: str) -> EvalPrompt:
