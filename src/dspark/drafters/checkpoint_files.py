@@ -122,7 +122,7 @@ def offsets_of(ids: Tensor) -> Tensor:
 
 def _account_keys(file: Path, tensors: Mapping[str, Tensor], required: Shapes, allowed: Shapes) -> None:
     unknown, missing = sorted(tensors.keys() - allowed.keys()), sorted(required.keys() - tensors.keys())
-    prefix = _common_prefix(unknown, allowed)
+    prefix = _common_prefix(unknown, allowed) if len(unknown) == len(tensors) else ""
     if prefix:
         raise InputError(
             f"{file}: keys carry the prefix {prefix!r} (e.g. {unknown[0]!r}); expected none, e.g. "
