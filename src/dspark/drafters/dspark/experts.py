@@ -68,9 +68,7 @@ def mix_experts(x: Tensor, routing: Routing, experts: Sequence[Callable[[Tensor]
     order = chosen.argsort(stable=True)
     counts = torch.bincount(chosen, minlength=len(experts)).tolist()
     parts = x[order // routing.experts.shape[1]].split(counts)
-    sorted_out = torch.cat(
-        [expert(part) for expert, part in zip(experts, parts, strict=True) if idle or part.shape[0]]
-    )
+    sorted_out = torch.cat([expert(part) for expert, part in zip(experts, parts, strict=True) if idle or part.shape[0]])
     out = torch.empty_like(sorted_out).index_copy(0, order, sorted_out).view(*routing.experts.shape, -1)
     return (out * routing.weights.to(out.dtype)[..., None]).sum(dim=1)
 

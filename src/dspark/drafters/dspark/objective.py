@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from dspark.drafters.dspark.experts import RoutingLog
 from dspark.drafters.dspark.model import DSparkModel
 from dspark.drafters.dspark.training_batch import DraftTrainingBatch
 from dspark.drafters.losses import (
@@ -32,37 +33,46 @@ class DSparkObjective(nn.Module):
         return training_pass(self.model, batch, self.target, self.factors)
 
 
-def slot_states(model: DSparkModel, batch: DraftTrainingBatch, target: FrozenTarget) -> Tensor:
-    """Final hidden states of all blocks of the batch, [N, A, G, D]."""
+def slot_states(
+    model: DSparkModel, batch: DraftTrainingBatch, target: FrozenTarget, routing: RoutingLog | None = None
+) -> Tensor:
+    """Final hidden states of all blocks of the batch, [N, A, G, D]; expert layers note their choices."""
     features = batch.features.to(target.embedding.dtype) * target.feature_scale
     context = model.context(features)
     packed = model.context_keys_values(context, batch.positions)
     padded = [(keys[batch.gather], values[batch.gather]) for keys, values in packed]
     embedded = target.embedding[model.block_ids(batch.tokens[..., 0])]
-    return model.blocks(embedded, batch.anchors, padded, batch.key_positions)
+    return model.blocks(embedded, batch.anchors, padded, batch.key_positions, routing)
 
 
 def training_pass(
     model: DSparkModel, batch: DraftTrainingBatch, target: FrozenTarget, factors: LossWeights
 ) -> LossSums:
     """Run the drafter with true previous tokens and compute every loss term."""
-    hidden = slot_states(model, batch, target)[batch.mask]  # [n, D]
+    routing = None if model.config.num_experts is None else RoutingLog()
+    hidden = slot_states(model, batch, target, routing)[batch.mask]  # [n, D]
     weights = slot_weights(batch.mask, factors.decay)[batch.mask]
     embedded, code = _sequential(model, batch, hidden)
-    rows = batch.teacher_rows[batch.mask]
     teacher = Teacher(
-        hidden=batch.teacher_hidden[rows].to(hidden.dtype),
+        hidden=batch.teacher_hidden.to(hidden.dtype),
         labels=target.to_draft[batch.tokens[..., 1:][batch.mask]],
-        log_z=None if target.full_vocabulary else batch.log_z[rows],
+        log_z=None if target.full_vocabulary else batch.log_z,
+        rows=batch.teacher_rows[batch.mask],
     )
     head = model.markov_head
     w2 = None if head is None else head.markov_w2.weight
-    loss, slots = vocabulary_loss(hidden, code, target.head, w2, teacher, weights, factors)
+    loss, slots = vocabulary_loss(
+        hidden, code, target.head, w2, teacher, weights, factors, softcap=target.logit_softcap
+    )
     terms = {name: (weights * getattr(slots, name)).sum() for name in ("ce", "kl", "tv")}
     if model.confidence_head is not None:
         confidence = confidence_loss(model.confidence_head(hidden, embedded), slots.accept, weights)
         loss = loss + factors.confidence * confidence
         terms["confidence"] = confidence.detach()
+    if routing is not None:  # one number per pass, weighted like its slots
+        balance = routing.balance(batch.mask) * weights.sum()
+        loss = loss + factors.balance * balance
+        terms["balance"] = balance.detach()
     return _sums(loss, weights, terms, slots, batch.mask)
 
 

@@ -2,8 +2,9 @@
 
 from dspark.drafters.losses.confidence import confidence_loss
 from dspark.drafters.losses.frozen_target import FrozenTarget
+from dspark.drafters.losses.slot_terms import SlotTerms
 from dspark.drafters.losses.sums import LossSums
-from dspark.drafters.losses.vocabulary import SlotTerms, Teacher, vocabulary_loss
+from dspark.drafters.losses.vocabulary import Teacher, vocabulary_loss
 from dspark.drafters.losses.weights import LossWeights, slot_weights
 
 __all__ = [

@@ -17,8 +17,8 @@ class LossSums:
     Attributes:
         loss: scalar with gradient, sum over slots of weight * terms.
         weight: scalar, sum of the slots' weights.
-        terms: weighted sums of single terms by name (``ce``, ``kl``, ``tv``, ``confidence``), without gradient and
-            without their factors.
+        terms: weighted sums of single terms by name (``ce``, ``kl``, ``tv``, ``confidence``, ``balance``), without
+            gradient and without their factors.
         accept: [blocks, G] float32 probability that the slot's draft is accepted, 1 - L1 / 2.
         hit: [blocks, G] float32, 1 where the draft's most likely token is the one that follows. Both are 0 where
             a slot does not count.

@@ -19,6 +19,7 @@ class LossWeights:
         kl: cross-entropy against the target's distribution (its gradient is that of the forward KL divergence).
         tv: full L1 distance of draft and target distributions (0..2).
         confidence: binary cross-entropy of the confidence head against the acceptance rate.
+        balance: load-balancing loss of expert layers (1 when even); of no effect without experts.
         decay: slot j weighs exp(-j / decay).
     """
 
@@ -26,10 +27,11 @@ class LossWeights:
     kl: float = 0.0
     tv: float = 0.9
     confidence: float = 1.0
+    balance: float = 0.01
     decay: float = 4.0
 
     def __post_init__(self) -> None:
-        for name in ("ce", "kl", "tv", "confidence"):
+        for name in ("ce", "kl", "tv", "confidence", "balance"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"loss weight {name} must be >= 0, got {getattr(self, name)}")
         if not self.decay > 0:
