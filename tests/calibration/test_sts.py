@@ -84,7 +84,9 @@ def test_held_out_error_falls_to_the_noise():
 def test_too_few_rounds_are_refused_with_their_number_and_place():
     simulation = simulate(MIN_ROUNDS + 50)
     horizon = np.where(np.arange(MIN_ROUNDS + 50) < MIN_ROUNDS - 1, 5, 3)
-    with pytest.raises(InputError, match=rf"{MIN_ROUNDS - 1} with a known outcome at position 4 of 5"):
+    with pytest.raises(
+        InputError, match=rf"of {MIN_ROUNDS + 50}, {MIN_ROUNDS - 1} have a known outcome at position 4 of 5"
+    ):
         fit_sts(simulation.seen(horizon))
 
 

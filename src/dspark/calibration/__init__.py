@@ -23,7 +23,7 @@ from dspark.calibration.reliability import (
     reliability_by_position,
 )
 from dspark.calibration.rounds import RecordedRound, Rounds
-from dspark.calibration.sts import GRID, MIN_ROUNDS, StsFit, fit_sts
+from dspark.calibration.sts import GRID, MIN_ROUNDS, StsFit, check_enough, fit_sts
 from dspark.calibration.temperature_scaling import Calibration
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "auroc",
     "brier",
     "check_artefact",
+    "check_enough",
     "ece",
     "expected_noise",
     "fit_sts",

@@ -50,8 +50,7 @@ def fit_sts(rounds: Rounds, *, grid: tuple[float, ...] = GRID, min_rounds: int =
     Raises:
         InputError: there are fewer.
     """
-    counts = tuple(rounds.known.sum(axis=0).tolist())
-    _check_counts(counts, min_rounds)
+    counts = check_enough(rounds, min_rounds, "to calibrate")
     survival = np.ones(len(rounds))
     curve = np.empty((rounds.block_size, len(grid)))
     temperatures: list[float] = []
@@ -64,11 +63,26 @@ def fit_sts(rounds: Rounds, *, grid: tuple[float, ...] = GRID, min_rounds: int =
     return StsFit(calibration=Calibration(temperatures=tuple(temperatures)), ece_curve=curve, counts=counts)
 
 
-def _check_counts(counts: tuple[int, ...], least: int) -> None:
-    """Raise InputError if a position has too few rounds."""
+def check_enough(rounds: Rounds, least: int, purpose: str) -> tuple[int, ...]:
+    """Count the rounds that can be used at every position.
+
+    Args:
+        rounds: recorded rounds.
+        least: fewest at any position.
+        purpose: what they are needed for, for the message.
+
+    Returns:
+        [G] counts.
+
+    Raises:
+        InputError: a position has fewer.
+    """
+    counts = tuple(rounds.known.sum(axis=0).tolist())
     poorest = int(np.argmin(counts))
     if counts[poorest] < least:
         raise InputError(
-            f"too few rounds to calibrate: {counts[poorest]} with a known outcome at position {poorest + 1} of "
-            f"{len(counts)}, at least {least} are needed; use more prompts, longer answers, or several samples a prompt"
+            f"too few rounds {purpose}: of {len(rounds)}, {counts[poorest]} have a known outcome at position "
+            f"{poorest + 1} of {len(counts)}, at least {least} are needed; use more prompts, longer answers, or more "
+            "samples per prompt"
         )
+    return counts

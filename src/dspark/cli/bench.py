@@ -9,7 +9,7 @@ import typer
 
 from dspark.cli.build import open_target
 from dspark.cli.lists import integers
-from dspark.cli.options import Device, Dtype, Prompts, Target
+from dspark.cli.options import Calibration, Device, Dtype, Prompts, Target
 from dspark.cli.screen import note, print_markdown, progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def decode(
             "--policy", "-p", help="Policy of the drafter; without it fixed and threshold:0.5. May be repeated."
         ),
     ] = None,
+    calibration: Calibration = None,
     dtype: Dtype = None,
     device: Device = None,
     max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 128,
@@ -59,7 +60,7 @@ def decode(
     loaded = open_target(target, dtype, device)
     note(loaded.notes)
     with waiting("Loading drafters ..."):
-        arms = _arms(loaded, drafter, policy, ngram=ngram, transformers=transformers)
+        arms = _arms(loaded, drafter, policy, calibration or "auto", ngram=ngram, transformers=transformers)
     with progress_bar("Measuring", ev.count_turns(arms, sets, plan)) as update:
         measured = ev.measure_decoding(arms, sets, plan, loaded, progress=update)
     report = ev.make_report(measured, arms, loaded, plan, ev.this_machine())
@@ -69,11 +70,17 @@ def decode(
 
 
 def _arms(
-    loaded: LoadedTarget, drafter: str, policies: list[str] | None, *, ngram: bool, transformers: bool
+    loaded: LoadedTarget,
+    drafter: str,
+    policies: list[str] | None,
+    calibration: str,
+    *,
+    ngram: bool,
+    transformers: bool,
 ) -> list[AnyArm]:
     from dspark import evaluation as ev
 
-    arms: list[AnyArm] = [ev.plain_arm(loaded), *ev.drafter_arms(loaded, drafter, policies)]
+    arms: list[AnyArm] = [ev.plain_arm(loaded), *ev.drafter_arms(loaded, drafter, policies, calibration)]
     if len(arms) == 1:
         note([f"no drafter for {loaded.name}: measuring without one (give one with --drafter)"])
     if ngram:

@@ -10,7 +10,7 @@ import typer
 
 from dspark.cli.answers import AnswerPrinter, say_summary
 from dspark.cli.build import open_llm, sampling
-from dspark.cli.options import Device, Drafter, Dtype, Policy, Target
+from dspark.cli.options import Calibration, Device, Drafter, Dtype, Policy, Target
 from dspark.cli.screen import err
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def chat(
     target: Target = None,
     drafter: Drafter = None,
     policy: Policy = None,
+    calibration: Calibration = None,
     dtype: Dtype = None,
     device: Device = None,
     system: Annotated[str | None, typer.Option(help="System message.", show_default=False)] = None,
@@ -34,7 +35,15 @@ def chat(
 ) -> None:
     """Talk to the model. Answers stream; earlier turns stay in its prefix cache."""
     params = sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
-    llm = open_llm(target=target, drafter=drafter, policy=policy, dtype=dtype, device=device, max_requests=1)
+    llm = open_llm(
+        target=target,
+        drafter=drafter,
+        policy=policy,
+        calibration=calibration,
+        dtype=dtype,
+        device=device,
+        max_requests=1,
+    )
     _check_template(llm)
     if err().is_terminal:
         AnswerPrinter().legend()

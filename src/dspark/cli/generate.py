@@ -10,7 +10,7 @@ import typer
 
 from dspark.cli.answers import AnswerPrinter, say_summary
 from dspark.cli.build import open_llm, sampling
-from dspark.cli.options import Device, Drafter, Dtype, Policy, Target
+from dspark.cli.options import Calibration, Device, Drafter, Dtype, Policy, Target
 
 if TYPE_CHECKING:
     from dspark.core import SamplingParams
@@ -26,6 +26,7 @@ def generate(
     target: Target = None,
     drafter: Drafter = None,
     policy: Policy = None,
+    calibration: Calibration = None,
     dtype: Dtype = None,
     device: Device = None,
     max_tokens: Annotated[int | None, typer.Option(help="Length limit of an answer [256].", show_default=False)] = None,
@@ -50,7 +51,7 @@ def generate(
         stop=tuple(stop) if stop else None,
     )  # fmt: skip
     texts = _read(prompts or [STDIN])
-    llm = open_llm(target=target, drafter=drafter, policy=policy, dtype=dtype, device=device)
+    llm = open_llm(target=target, drafter=drafter, policy=policy, calibration=calibration, dtype=dtype, device=device)
     through_template = bool(llm.loaded.tokenizer.chat_template) if chat is None else chat
     if len(texts) == 1 and params.n == 1 and not as_json:
         _stream(llm, _conversation(texts[0]) if through_template else texts[0], params)

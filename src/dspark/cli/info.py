@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dspark.cli.build import open_llm
-from dspark.cli.options import Device, Drafter, Dtype, Target
+from dspark.cli.options import Calibration, Device, Drafter, Dtype, Target
 from dspark.cli.screen import out, waiting
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def info(
     target: Target = None,
     drafter: Drafter = None,
+    calibration: Calibration = None,
     dtype: Dtype = None,
     device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
@@ -28,7 +29,9 @@ def info(
 
     sections: dict[str, Facts] = {"machine": overview.machine_facts()}
     if target != "none":
-        llm = open_llm(target=target, drafter=drafter, dtype=dtype, device=device, max_requests=1)
+        llm = open_llm(
+            target=target, drafter=drafter, calibration=calibration, dtype=dtype, device=device, max_requests=1
+        )
         sections |= overview.model_facts(llm)
     sections["folders"] = overview.folder_facts()
     if as_json:

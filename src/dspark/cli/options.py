@@ -33,6 +33,14 @@ Policy = Annotated[
         show_default=False,
     ),
 ]
+Calibration = Annotated[
+    str | None,
+    typer.Option(
+        "--calibration",
+        help="Of the drafter's confidence: auto (sts.json beside the checkpoint; the default), off, or a file.",
+        show_default=False,
+    ),
+]
 Dtype = Annotated[
     str | None,
     typer.Option("--dtype", help="auto (the default), float32, bfloat16 or float16.", show_default=False),
