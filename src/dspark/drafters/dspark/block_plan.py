@@ -2,7 +2,8 @@
 
 Requests are taken in order of context length and cut into tiles. A tile's context is gathered in one go, every request
 padded to the longest of the tile; tiles are small, so that the gathered keys are still in the processor's cache when
-they are used. Legend: R requests, n requests of a tile, G block slots, S gathered keys per request.
+they are used. With a sliding window, pages that lie wholly before a block's window are not gathered.
+Legend: R requests, n requests of a tile, G block slots, S gathered keys per request.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Tile:
         requests: the requests, as a range of the sorted batch.
         block_rows: their block slots, as a range of its R * G slots.
         pages: [n * S / page_size] int64 pages to gather.
-        own: [n * G] int64 index of each block slot among the n * S gathered keys: right behind the context.
+        own: [n * G] int64 index of each block slot among the n * S gathered keys: right behind the context. Key 0 of
+            a request is the first of its first gathered page.
         unused: int64 indices of the gathered keys past each block; they may hold anything, even NaN.
         first_biased: keys before this index are seen by every slot of the tile.
         bias: [n, 1, 1 or G, S - first_biased] 0 where a slot sees a key, -inf where not.
@@ -102,47 +104,57 @@ class BlockPlanner:
             tiles=tuple(self._tile(table, starts, cut) for cut in self._cuts(starts)),
         )
 
-    def _pages(self, start: int) -> int:
-        """Pages that hold ``start`` context keys and a block."""
-        return -(-(start + self._block) // self._page_size)
+    def _first_pages(self, starts: np.ndarray) -> np.ndarray:
+        """Pages of context lengths that no slot of the block sees any more: 0 without a window."""
+        if self._window is None:
+            return np.zeros_like(starts)
+        return np.maximum(starts - self._window + 1, 0) // self._page_size
+
+    def _pages(self, starts: np.ndarray) -> np.ndarray:
+        """Pages to gather for context lengths: the keys in sight, and the block."""
+        return -(-(starts + self._block) // self._page_size) - self._first_pages(starts)
 
     def _cuts(self, starts: np.ndarray) -> Iterator[slice]:
         """Cut ascending context lengths into tiles of bounded size (at least one request each)."""
-        first = 0
-        for request, start in enumerate(starts.tolist()):
-            if request > first and (request + 1 - first) * self._pages(start) > self._tile_pages:
+        first, widest = 0, 0
+        for request, pages in enumerate(self._pages(starts).tolist()):
+            widest = max(widest, pages)
+            if request > first and (request + 1 - first) * widest > self._tile_pages:
                 yield slice(first, request)
-                first = request
+                first, widest = request, pages
         yield slice(first, len(starts))
 
     def _tile(self, table: Tensor, starts: np.ndarray, requests: slice) -> Tile:
         starts = starts[requests, None]  # [n, 1]
-        count, needed = len(starts), self._pages(int(starts[-1, 0]))
-        span = needed * self._page_size
-        keys = np.arange(span)
-        past = keys >= starts + self._block  # [n, S]
+        first_pages, needed = self._first_pages(starts), int(self._pages(starts).max())
+        count, span = len(starts), needed * self._page_size
+        keys = first_pages * self._page_size + np.arange(span)  # [n, S] positions
+        past = keys >= starts + self._block
         hidden = past[:, None]  # [n, 1, S]
         if self._window is not None:
             slots = starts[..., None] + np.arange(self._block)[:, None]  # [n, G, 1]
-            hidden = hidden | (keys <= slots - self._window) & (keys < starts)[:, None]
+            hidden = hidden | (keys[:, None] <= slots - self._window) & (keys < starts)[:, None]
         first_biased = int(starts[0, 0]) + self._block if self._window is None else 0
         bias = np.where(hidden[..., first_biased:], np.float32("-inf"), np.float32(0.0))
-        own = np.arange(count)[:, None] * span + starts + np.arange(self._block)
+        first_keys = np.arange(count)[:, None] * span - first_pages * self._page_size
         return Tile(
             requests=requests,
             block_rows=slice(requests.start * self._block, requests.stop * self._block),
-            pages=_first_columns(table[requests], needed).flatten(),
-            own=self._tensor(own.ravel()),
+            pages=self._gathered(table[requests], first_pages, needed),
+            own=self._tensor((first_keys + starts + np.arange(self._block)).ravel()),
             unused=self._tensor(np.flatnonzero(past)),
             first_biased=first_biased,
             bias=self._tensor(bias[:, None]).to(self._dtype),
         )
 
+    def _gathered(self, table: Tensor, first_pages: np.ndarray, needed: int) -> Tensor:
+        """``needed`` pages of each row of [n, P], from its first page on; page 0 stands in where none exists yet."""
+        missing = int(first_pages.max()) + needed - table.shape[1]
+        if missing > 0:  # never seen
+            table = torch.nn.functional.pad(table, (0, missing))
+        if not first_pages.any():
+            return table[:, :needed].flatten()
+        return table.gather(1, self._tensor(first_pages + np.arange(needed))).flatten()
+
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)
-
-
-def _first_columns(table: Tensor, count: int) -> Tensor:
-    """The first ``count`` columns of [n, P]; page 0 stands in for pages that do not exist yet (never seen)."""
-    missing = count - table.shape[1]
-    return table[:, :count] if missing <= 0 else torch.nn.functional.pad(table, (0, missing))
