@@ -228,7 +228,7 @@ class Figures:
         if make_policy(arm.arm.policy) != FixedLength() or not arm.arm.drafter.has_confidence:
             return ()
         traces = flat(rounds for case in ours for rounds in case.rounds)
-        return sweep(traces, arm.block_size, arm.calibration)
+        return sweep(traces, arm.block_size)
 
 
 def _mean_speed(found: Sequence[Case]) -> float:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dspark.calibration import Calibration
 from dspark.engine import RoundTrace
 
 THRESHOLDS = tuple(number / 10 for number in range(10))
@@ -55,24 +54,20 @@ def ended_by_draft(trace: RoundTrace) -> bool:
     return len(trace.committed) == trace.accepted
 
 
-def sweep(
-    traces: Sequence[RoundTrace], block_size: int, calibration: Calibration | None = None
-) -> tuple[SweepPoint, ...]:
+def sweep(traces: Sequence[RoundTrace], block_size: int) -> tuple[SweepPoint, ...]:
     """Figures per threshold over the rounds of :func:`whole_blocks`; none if there are no such rounds.
 
-    As in the engine's own counts, drafts after one that ended the answer count as never looked at.
+    Thresholds are compared with what the policy would see: calibrated confidences where there is a calibration. As in
+    the engine's own counts, drafts after one that ended the answer count as never looked at.
 
     Args:
         traces: rounds recorded under the policy ``fixed``.
         block_size: G.
-        calibration: applied to the confidences before they are compared with the threshold, as the engine does.
     """
     rounds = whole_blocks(traces, block_size)
     if not rounds:
         return ()
-    confidence = np.array([trace.confidence for trace in rounds])  # [n, G]
-    if calibration is not None:
-        confidence = calibration.apply_array(confidence)
+    confidence = np.array([trace.calibrated or trace.confidence for trace in rounds], np.float32)  # [n, G]
     verified = np.array([trace.verified for trace in rounds])
     accepted = np.array([trace.accepted for trace in rounds])
     ended = np.array([ended_by_draft(trace) for trace in rounds])
