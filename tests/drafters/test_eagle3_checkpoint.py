@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -183,7 +184,7 @@ def test_config_and_weights_of_different_kinds(folder: Path, tmp_path: Path) -> 
         mixed.mkdir()
         shutil.copy(config / "config.json", mixed)
         shutil.copy(weights / "model.safetensors", mixed)
-        assert "layers.0" in refusal(mixed)
+        assert re.search("unknown key|expected none", refusal(mixed))
 
 
 def test_absent_and_damaged_files(folder: Path, tmp_path: Path) -> None:
