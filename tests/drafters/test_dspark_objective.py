@@ -13,7 +13,7 @@ from dspark.drafters.dspark import DSparkConfig, DSparkModel
 from dspark.drafters.dspark.objective import training_pass
 from dspark.drafters.dspark.training_batch import DraftTrainingBatch
 from dspark.drafters.losses import FrozenTarget, LossSums, LossWeights, slot_weights
-from dspark.training.batches import anchor_candidates, slots_that_count
+from dspark.training.anchors import anchor_candidates, slots_that_count
 from dspark.training.metrics import acceptance
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -98,3 +98,14 @@ def test_the_shipped_recipe_fits_the_default_target(default_target_dir: object) 
     drafter = find_recipe("shipped").training.drafter
     assert (drafter.hidden_size, drafter.vocab_size) == (facts.hidden_size, facts.vocab_size)
     assert drafter.num_target_layers == facts.num_layers
+
+
+def test_groups_of_numbers() -> None:
+    config = override(find_recipe("tiny").training, ["phases=share:0.25,kl:1,ce:0.1;share:0.5,tv:1"])
+    assert [(phase.share, phase.kl, phase.tv) for phase in config.phases] == [(0.25, 1.0, 0.9), (0.5, 0.0, 1.0)]
+    assert override(config, ["phases="]).phases == ()
+    for text in ("share:0.25,kk:1", "kl:1", "0.25"):
+        with pytest.raises(InputError, match="phases must be groups such as ce:value"):
+            override(config, [f"phases={text}"])
+    with pytest.raises(InputError, match="between 0 and 1"):
+        override(config, ["phases=share:2"])

@@ -25,9 +25,9 @@ from dspark.data.feature_store import (
     verify_store,
 )
 from dspark.data.grouping import consecutive_groups
-from dspark.drafters.dspark import DSparkConfig
 from dspark.target import LoadedTarget
 from dspark.training.capture import check_corpus
+from dspark.training.config import DrafterConfig
 from dspark.training.features import write_features
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -79,7 +79,7 @@ class NewStore:
 
     @classmethod
     def plan(
-        cls, files: Sequence[Path], folder: Path, drafter: DSparkConfig, target: str, how: StorePlan | None = None
+        cls, files: Sequence[Path], folder: Path, drafter: DrafterConfig, target: str, how: StorePlan | None = None
     ) -> NewStore:
         """Read the conversations and see whether their features fit; nothing is written.
 
@@ -141,7 +141,7 @@ class NewStore:
         )
         return f"{said}; {done} of them are done, {self.missing / 1e6:,.1f} MB are to be written" if done else said
 
-    def write(self, loaded: LoadedTarget, drafter: DSparkConfig, *, progress: Callable[[int, str], None]) -> None:
+    def write(self, loaded: LoadedTarget, drafter: DrafterConfig, *, progress: Callable[[int, str], None]) -> None:
         """Run the target; what an interrupted or failed attempt has finished, the next one builds on.
 
         Raises:

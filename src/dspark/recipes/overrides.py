@@ -19,7 +19,7 @@ def override(config: _C, assignments: Iterable[str]) -> _C:
     """Apply ``NAME=VALUE`` assignments, each checked by the configuration itself.
 
     Values are written plainly: ``optim.lr=1e-3``, ``drafter.target_layer_ids=1,8,14``, ``optim.muon_lr=none``,
-    ``synthesis.domains=chat:0.5,code:0.5``.
+    ``synthesis.domains=chat:0.5,code:0.5``, ``phases=share:0.2,kl:1,tv:0.5;share:0.3,tv:1``.
 
     Raises:
         InputError: no such field (the nearest one is named), or a value that does not fit it.
@@ -27,7 +27,7 @@ def override(config: _C, assignments: Iterable[str]) -> _C:
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:
-            raise InputError(f"--set takes NAME=VALUE, got {assignment!r}")
+            raise InputError(f"fields are set by NAME=VALUE, got {assignment!r}")
         config = _replaced(config, name.strip(), text.strip())
     return config
 
@@ -58,7 +58,9 @@ def _set(config: Any, path: list[str], name: str, text: str) -> Any:
     hint = get_type_hints(type(config))[first]
     try:
         value = _read(text, hint)
-    except (ValueError, KeyError):
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError):
         raise InputError(f"{name} must be {_describe(hint)}, got {text!r}") from None
     return replace(config, **{first: value})
 
@@ -69,11 +71,16 @@ def _read(text: str, hint: Any) -> Any:
     if origin in (Union, types.UnionType):
         return None if text.lower() == "none" else _read(text, next(part for part in inner if part is not type(None)))
     if origin is tuple:
+        if is_dataclass(inner[0]):
+            return tuple(_read(part, inner[0]) for part in text.split(";") if part.strip())
         kinds = inner[:1] if inner[-1] is Ellipsis else inner
         parts = [part.strip() for part in text.split(",") if part.strip()]
         if len(kinds) > 1 and len(parts) != len(kinds):
             raise ValueError(text)
         return tuple(_read(part, kinds[place % len(kinds)]) for place, part in enumerate(parts))
+    if is_dataclass(hint):
+        types_of, pairs = get_type_hints(hint), [part.split(":") for part in text.split(",")]
+        return hint(**{name.strip(): _read(value.strip(), types_of[name.strip()]) for name, value in pairs})
     if origin is Mapping:
         pairs = [part.split(":") for part in text.split(",")]
         return {_read(key.strip(), inner[0]): _read(value.strip(), inner[1]) for key, value in pairs}
@@ -88,6 +95,9 @@ def _describe(hint: Any) -> str:
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return f"{_describe(next(part for part in inner if part is not type(None)))} or none"
+    if origin is tuple and is_dataclass(inner[0]):
+        names = ",".join(f"{field.name}:value" for field in fields(inner[0]))
+        return f"groups such as {names} with semicolons between"
     if origin is tuple:
         return f"a list of such values with commas between: {_describe(inner[0])}"
     if origin is Mapping:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from dspark.core import InputError
 from dspark.data.synthesis import SynthesisConfig
-from dspark.training.trainer import TrainConfig
+from dspark.training.config import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)

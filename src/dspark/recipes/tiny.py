@@ -7,7 +7,7 @@ from dspark.drafters.dspark import DSparkConfig, HeadType
 from dspark.drafters.losses import LossWeights
 from dspark.recipes.recipe import Recipe, WritingPlan
 from dspark.training.optim import OptimConfig
-from dspark.training.trainer import TrainConfig
+from dspark.training.config import TrainConfig
 
 
 def tiny() -> Recipe:

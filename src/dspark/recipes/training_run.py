@@ -1,14 +1,54 @@
-"""A training run from stores on disk and a loaded target."""
+"""A training run from conversations or stores on disk and a loaded target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dspark.data.feature_store import FeatureStore
-from dspark.target import LoadedTarget
-from dspark.training.trainer import TrainConfig, Trainer
+import torch
+
+from dspark.core import InputError
+from dspark.data.corpus import Corpus
+from dspark.target import LoadedTarget, PackedTarget
+from dspark.training.config import TrainConfig
+from dspark.training.online_source import OnlineSource
+from dspark.training.ranks import Ranks
+from dspark.training.source import FeatureSource
+from dspark.training.store_source import StoreSource
+from dspark.training.trainee import Borrowed
+from dspark.training.trainer import Trainer
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingData:
+    """What is learnt from: conversations that the target is run over while training, or stores of its features.
+
+    Attributes:
+        files: files of conversations.
+        stores: feature stores.
+    """
+
+    files: tuple[Path, ...] = ()
+    stores: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.files) == bool(self.stores):
+            raise InputError("give either files of conversations (--data) or feature stores (--store)")
+
+    def open(self, loaded: LoadedTarget, tap_layers: tuple[int, ...]) -> FeatureSource:
+        """The source of features.
+
+        Raises:
+            InputError: files that cannot be read, or features of another target.
+        """
+        if self.files:
+            return OnlineSource(loaded, Corpus.read(self.files), tap_layers)
+        stored = StoreSource(self.stores)
+        if stored.corpus.sequences and stored.spec.tap_layers == tap_layers:
+            stored.check_target(loaded.target)
+        return stored
 
 
 class TrainingRun:
@@ -22,7 +62,7 @@ class TrainingRun:
 
         Args:
             report: gets one line per validation.
-            progress: gets the number of finished steps.
+            progress: gets the number of finished steps, and loss and tau in words.
 
         Raises:
             KeyboardInterrupt: after Ctrl-C; says where the run goes on.
@@ -32,40 +72,66 @@ class TrainingRun:
         def tell(entry: dict[str, Any]) -> None:
             nonlocal tau
             report(describe(entry))
-            tau = f"tau {entry['greedy']['tau']:.2f}"
+            tau = f", tau {entry['sampled']['tau']:.2f} sampled, {entry['greedy']['tau']:.2f} greedy"
 
-        progress(self._trainer.step, tau)
+        progress(self._trainer.progress.step, "")
         try:
-            last = self._trainer.run(tell, lambda step: progress(step, tau))
+            outcome = self._trainer.run(tell, lambda step, entry: progress(step, f"loss {entry['loss']:.3f}{tau}"))
         except KeyboardInterrupt:
-            every = self._trainer.config.save_every
             raise KeyboardInterrupt(
-                f"interrupted at step {self._trainer.step}; the same command goes on from the state in "
-                f"{self._trainer.folder}, which is saved every {every} steps"
+                f"interrupted at step {self._trainer.progress.step}; the same command goes on from the state in "
+                f"{self._trainer.folder}"
             ) from None
-        best = self._trainer.folder / "best"
-        return f"done: tau {last.sampled.tau:.3f} sampled, {last.greedy.tau:.3f} greedy; the best drafter is in {best}"
+        last, how = outcome.validation, outcome.progress
+        early = f" early, as tau did not improve any more after step {how.best_step}" if outcome.stopped_early else ""
+        return (
+            f"done{early}: tau {last.sampled.tau:.3f} sampled, {last.greedy.tau:.3f} greedy; the best drafter "
+            f"(tau {how.best_tau:.3f}, step {how.best_step}) is in {self._trainer.folder / 'best'}"
+        )
 
 
-def open_run(config: TrainConfig, stores: Sequence[Path], loaded: LoadedTarget, folder: Path) -> TrainingRun:
+def open_run(
+    config: TrainConfig,
+    data: TrainingData,
+    loaded: LoadedTarget,
+    folder: Path,
+    *,
+    ranks: Ranks | None = None,
+    init_from: Path | None = None,
+) -> TrainingRun:
     """Prepare a run.
 
     Args:
         config: the run.
-        stores: feature stores of the target.
-        loaded: the target, in float32.
+        data: what is learnt from.
+        loaded: the target.
         folder: state, log and best checkpoint.
+        ranks: the processes that share the run.
+        init_from: a checkpoint that a new run starts from.
 
     Raises:
-        InputError: stores, target and drafter do not fit together, or ``folder`` holds another run.
+        InputError: data, target and drafter do not fit together, or ``folder`` holds another run.
     """
     target = loaded.target
-    trainer = Trainer(config, FeatureStore(stores), target.embed_weight(), target.lm_head_weight(), folder)
-    return TrainingRun(trainer)
+    source = data.open(loaded, config.drafter.target_layer_ids)
+    borrowed = borrow(target)
+    return TrainingRun(
+        Trainer(config, source, borrowed, folder, device=target.device, ranks=ranks, init_from=init_from)
+    )
+
+
+def borrow(target: PackedTarget) -> Borrowed:
+    """What drafters borrow from a target."""
+    some = torch.arange(min(8, target.facts.vocab_size), device=target.device)
+    embedding = target.embed_weight()
+    if not torch.equal(target.embed(some), embedding[some]):  # the family scales its embeddings
+        embedding = target.embed(torch.arange(target.facts.vocab_size, device=target.device))
+    return Borrowed(embedding=embedding, head=target.lm_head_weight(), logit_softcap=target.facts.logit_softcap)
 
 
 def describe(entry: dict[str, Any]) -> str:
     """One log entry in words."""
-    parts = ", ".join(f"{name} {entry[name]:.3f}" for name in ("loss", "ce", "kl", "tv", "confidence"))
+    terms = [name for name in ("loss", "ce", "kl", "tv", "confidence") if name in entry]
+    parts = ", ".join(f"{name} {entry[name]:.3f}" for name in terms)
     taus = ", ".join(f"{entry[kind]['tau']:.3f} {kind}" for kind in ("sampled", "greedy"))
-    return f"step {entry['step']}: {parts}; tau {taus}; {entry['seconds_per_step']:.2f} s a step"
+    return f"step {entry['step']}: {parts}; tau {taus}; {entry['seconds']:.2f} s a step"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Muon, Optimizer
 
 from dspark.core import InputError
@@ -54,33 +55,38 @@ def lr_factor(step: int, config: OptimConfig) -> float:
     return max(0.0, min(1.0, (config.steps - step) / decay_steps))
 
 
-def build_optimizers(model: nn.Module, config: OptimConfig) -> list[Optimizer]:
-    """Muon for the backbone's matrices if asked for, AdamW for the rest."""
-    backbone = {
-        name: parameter
-        for name, parameter in model.named_parameters()
-        if config.muon_lr is not None and parameter.ndim == 2 and name.startswith(("layers.", "fc."))
-    }
-    rest = [parameter for name, parameter in model.named_parameters() if name not in backbone]
+def build_optimizers(module: nn.Module, muon_prefixes: tuple[str, ...], config: OptimConfig) -> list[Optimizer]:
+    """Muon for the matrices under these prefixes if asked for, AdamW for the rest.
+
+    Raises:
+        InputError: Muon for weights that are cut into pieces (FSDP2): it needs whole matrices.
+    """
+    named = dict(module.named_parameters())
+    whole = {name: p for name, p in named.items() if p.ndim == 2 and name.startswith(muon_prefixes)}
+    matrices = whole if config.muon_lr is not None else {}
+    rest = [parameter for name, parameter in named.items() if name not in matrices]
     optimizers: list[Optimizer] = [
         AdamW(rest, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay, foreach=True)
     ]
     if config.muon_lr is not None:
-        matrices = list(backbone.values())
-        optimizers.append(
-            Muon(matrices, lr=config.muon_lr, weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw")
-        )
+        if any(isinstance(parameter, DTensor) for parameter in matrices.values()):
+            raise InputError("Muon needs whole matrices, fsdp2 cuts them; set optim.muon_lr=none or parallel=ddp")
+        decay, rate = config.weight_decay, config.muon_lr
+        optimizers.append(Muon(list(matrices.values()), lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
     return optimizers
 
 
-def set_lr(optimizers: list[Optimizer], factor: float) -> None:
-    """Scale every group's rate relative to its peak."""
+def set_lr(optimizers: list[Optimizer], step: int, config: OptimConfig) -> None:
+    """Give every optimiser its rate at a 0-based step."""
+    factor = lr_factor(step, config)
     for optimizer in optimizers:
+        peak = config.muon_lr if isinstance(optimizer, Muon) else config.lr
+        assert peak is not None
         for group in optimizer.param_groups:
-            group.setdefault("peak_lr", group["lr"])
-            group["lr"] = group["peak_lr"] * factor
+            group["lr"] = peak * factor
 
 
-def clip_gradients(model: nn.Module, largest: float) -> float:
+def clip_gradients(module: nn.Module, largest: float) -> float:
     """Clip the global gradient norm in place; returns the norm before."""
-    return float(torch.nn.utils.clip_grad_norm_(model.parameters(), largest, foreach=True))
+    norm = torch.nn.utils.clip_grad_norm_(module.parameters(), largest, foreach=True)
+    return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)

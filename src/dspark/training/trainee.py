@@ -60,15 +60,18 @@ class Trainee(Protocol):
 
     A micro-batch comes in two steps: ``draw`` is cheap and decides what is learnt from, so that the weight of the whole
     global batch is known before the first forward; ``batch`` fetches the features.
-
-    Attributes:
-        module: ``module(batch)`` returns LossSums; its parameters are exactly what is trained, so that DDP and FSDP2
-            can wrap it. What is borrowed from the target is no parameter and no buffer.
-        muon_prefixes: prefixes of the names of those parameters whose matrices may be trained by Muon.
     """
 
-    module: nn.Module
-    muon_prefixes: tuple[str, ...]
+    @property
+    def module(self) -> nn.Module:
+        """``module(batch)`` returns LossSums; its parameters are exactly what is trained, so that DDP and FSDP2 can
+        wrap it. What is borrowed from the target is no parameter and no buffer."""
+        ...
+
+    @property
+    def muon_prefixes(self) -> tuple[str, ...]:
+        """Prefixes of the names of those parameters whose matrices may be trained by Muon."""
+        ...
 
     def usable(self, sequences: np.ndarray) -> np.ndarray:
         """Those of the sequence indices [n] that something can be learnt from."""

@@ -1,11 +1,11 @@
-"""The training loop: one process, one feature store, exact resume."""
+"""The training loop, for every kind of drafter and any number of processes, with exact resume."""
 
 from __future__ import annotations
 
-import json
+import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,207 +13,258 @@ import numpy as np
 import torch
 
 from dspark.core import InputError
-from dspark.data.feature_store import FeatureStore
-from dspark.drafters.dspark import DSparkConfig
-from dspark.drafters.dspark.objective import training_pass
-from dspark.drafters.losses import LossSums, LossWeights
-from dspark.training.batches import BatchBuilder, shuffled_epochs
-from dspark.training.export import export_drafter
-from dspark.training.metrics import Acceptance, acceptance
-from dspark.training.optim import OptimConfig, build_optimizers, clip_gradients, lr_factor, set_lr
-from dspark.training.prepare import choose_draft_vocabulary, feature_scale, frozen_target, initialise
-from dspark.training.state import STATE_FILE, load_state, save_state
+from dspark.training.anchors import Epochs, hold_back
+from dspark.training.config import TrainConfig
+from dspark.training.ema import MovingAverage
+from dspark.training.interrupts import Interrupts
+from dspark.training.kinds import make_trainee
+from dspark.training.optim import build_optimizers, clip_gradients, set_lr
+from dspark.training.provenance import describe_run, write_provenance
+from dspark.training.ranks import Ranks
+from dspark.training.replica import gathered, make_replica
+from dspark.training.run_log import RunLog
+from dspark.training.source import FeatureSource
+from dspark.training.state import (
+    Progress,
+    SavedState,
+    gather_moments,
+    progress_values,
+    read_state,
+    restore,
+    write_state,
+)
+from dspark.training.step import StepResult, take_step
+from dspark.training.trainee import Borrowed, Setting
+from dspark.training.validation import Validation, Validator, validation_parts
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
-    """One training run.
+class Outcome:
+    """How a run ended.
 
     Attributes:
-        drafter: shape of the drafter.
-        loss: loss terms.
-        optim: optimiser and schedule (``optim.steps`` is the length of the run).
-        sequences_per_step, anchors_per_sequence: batch shape; many sequences with few anchors each learn fastest.
-        validation_sequences: held back from training, taken from the front of the store.
-        validate_every, save_every: steps between validations and between saved states.
-        bf16: compute in bfloat16 over float32 master weights.
-        seed: initial weights, order of sequences and anchors.
+        validation: the last one.
+        progress: steps and best tau.
+        stopped_early: whether tau had not improved for long enough.
     """
 
-    drafter: DSparkConfig
-    loss: LossWeights = field(default_factory=LossWeights)
-    optim: OptimConfig = field(default_factory=OptimConfig)
-    sequences_per_step: int = 16
-    anchors_per_sequence: int = 16
-    validation_sequences: int = 48
-    validate_every: int = 200
-    save_every: int = 200
-    bf16: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in (
-            "sequences_per_step",
-            "anchors_per_sequence",
-            "validation_sequences",
-            "validate_every",
-            "save_every",
-        ):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be >= 1, got {getattr(self, name)}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Validation:
-    """Simulated acceptance on held-back sequences: sampled (T = 1) over all, greedy over those written greedily."""
-
-    sampled: Acceptance
-    greedy: Acceptance
+    validation: Validation
+    progress: Progress
+    stopped_early: bool
 
 
 class Trainer:
-    """Trains one drafter from a feature store into a folder."""
+    """Trains one drafter into a folder: state, log, and the best checkpoint in ``best``."""
 
     def __init__(
         self,
         config: TrainConfig,
-        store: FeatureStore,
-        embedding: torch.Tensor,
-        head: torch.Tensor,
+        source: FeatureSource,
+        borrowed: Borrowed,
         folder: Path,
         *,
-        initial: dict[str, torch.Tensor] | None = None,
+        device: torch.device,
+        ranks: Ranks | None = None,
+        init_from: Path | None = None,
     ) -> None:
         """Prepare a run, or take up the one that ``folder`` holds.
 
         Args:
             config: the run.
-            store: target features.
-            embedding, head: [V, D] of the target.
-            folder: state, log and exported checkpoint go here.
-            initial: float32 weights to start from instead of fresh ones (names of DSparkModel).
+            source: conversations and target features.
+            borrowed: the target's matrices.
+            folder: where everything goes.
+            device: where to compute.
+            ranks: the processes that share the run.
+            init_from: a checkpoint that a new run starts from.
+
+        Raises:
+            InputError: something does not fit together, or ``folder`` holds another run.
         """
-        self.config, self.store, self.folder = config, store, folder
-        _check_store(config.drafter, store)
-        self.vocabulary = choose_draft_vocabulary(store, config.drafter.vocab_size, config.drafter.draft_vocab_size)
-        self.scale = feature_scale(store)
+        self.config, self.folder, self.ranks = config, folder, ranks or Ranks()
+        self._identity = {**config.identity(), "data": source.corpus.fingerprint()}
+        saved = read_state(folder, self._identity)
         dtype = torch.bfloat16 if config.bf16 else torch.float32
-        self.target = frozen_target(embedding, head, self.vocabulary, self.scale, dtype)
-        self.model = initialise(config.drafter, config.seed)
-        if initial is not None:
-            self.model.load_state_dict(initial)
-        self.optimizers = build_optimizers(self.model, config.optim)
-        self.step, self.best_tau = 0, 0.0
-        folder.mkdir(parents=True, exist_ok=True)
-        if (folder / STATE_FILE).exists():
-            self.step, self.best_tau = load_state(folder, self.model, self.optimizers)
-        self.builder = BatchBuilder(
-            store, block_size=config.drafter.block_size, anchors_per_sequence=config.anchors_per_sequence
+        self.progress = Progress(**saved.progress) if saved else Progress()
+        setting = Setting(
+            source=source,
+            borrowed=borrowed,
+            device=device,
+            dtype=dtype,
+            seed=config.seed,
+            loss=config.loss_at(self.progress.step),
+            extras=saved.extras if saved else None,
+            init_from=None if saved else init_from,
         )
-        usable = self.builder.usable(np.arange(store.manifest.sequences))
-        self.held_back = usable[: config.validation_sequences]
-        self.training = usable[config.validation_sequences :]
+        self.trainee = make_trainee(config.drafter, setting)
+        self.replica = make_replica(self.trainee.module, self.ranks, config.parallel, device=device, bf16=config.bf16)
+        self.optimizers = build_optimizers(self.trainee.module, self.trainee.muon_prefixes, config.optim)
+        self.average = None if config.ema is None else MovingAverage(self.trainee.module, config.ema)
+        self._device, self._started_from = device, _digest(init_from)
+        self._plan_data(source)
+        if saved is not None:
+            self._restore(saved)
+        self._about = describe_run(config, source, started_from=self._started_from)
+
+    def _plan_data(self, source: FeatureSource) -> None:
+        config, corpus = self.config, source.corpus
+        parts = self.ranks.world * config.micro_batches
+        if config.sequences_per_step < parts:
+            raise InputError(
+                f"sequences_per_step must be >= processes x micro_batches = {parts}, got {config.sequences_per_step}"
+            )
+        usable = self.trainee.usable(np.arange(corpus.sequences))
+        self.held_back, training = hold_back(corpus, usable, config.validation_sequences)
+        self._epochs = Epochs(training, config.sequences_per_step, config.seed)
+        self._validator = Validator(
+            self.trainee,
+            self.replica,
+            self.ranks,
+            parts=validation_parts(corpus, self.held_back, max(1, config.sequences_per_step // parts)),
+            seed=config.seed,
+            anchors_per_sequence=config.anchors_per_sequence,
+        )
 
     def run(
         self,
         report: Callable[[dict[str, Any]], None] = lambda entry: None,
-        tick: Callable[[int], None] = lambda step: None,
-    ) -> Validation:
-        """Train to the end of the schedule.
+        tick: Callable[[int, dict[str, Any]], None] = lambda step, entry: None,
+    ) -> Outcome:
+        """Train to the end of the schedule, or until tau has not improved for ``patience`` validations.
 
         Args:
-            report: gets every log entry.
-            tick: gets the number of finished steps after each one.
+            report: gets the log entries of validations (in the first process).
+            tick: gets the number of finished steps and the log entry after each one.
 
-        Returns:
-            the last validation.
+        Raises:
+            KeyboardInterrupt: after Ctrl-C or SIGTERM; the state was saved after the step that was under way.
         """
-        config, started, first = self.config, time.perf_counter(), self.step
-        batches = shuffled_epochs(self.training, config.sequences_per_step, config.seed, self.step)
-        while self.step < config.optim.steps:
-            result, norm = self._step(next(batches))
-            self.step += 1
-            tick(self.step)
-            last = self.step == config.optim.steps
-            if last or self.step % config.validate_every == 0:
-                validation = self.validate()
-                seconds = (time.perf_counter() - started) / (self.step - first)
-                self._log(result, norm, validation, seconds, report)
-                self._keep_if_best(validation)
-            if last or self.step % config.save_every == 0:  # after the export: a run that is done has its drafter
-                save_state(self.folder, self.model, self.optimizers, self.step, self.best_tau)
-        return self.validate()
+        if self.ranks.first:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        self.ranks.wait()
+        log = None
+        if self.ranks.first:
+            log = RunLog(self.folder, finished_steps=self.progress.step, tensorboard=self.config.tensorboard)
+        try:
+            with Interrupts() as interrupts:
+                validation = self._loop(interrupts, log, report, tick)
+        finally:
+            if log is not None:
+                log.close()
+        validation = validation or self.validate()
+        return Outcome(validation=validation, progress=self.progress, stopped_early=self._out_of_patience())
 
-    def _step(self, sequences: np.ndarray) -> tuple[LossSums, float]:
-        """One optimiser step; all randomness depends on (seed, step) alone."""
-        batch = self.builder.build(sequences, np.random.default_rng((self.config.seed, 2, self.step)))
-        set_lr(self.optimizers, lr_factor(self.step, self.config.optim))
-        with self._precision():
-            result = training_pass(self.model, batch, self.target, self.config.loss)
-        (result.loss / result.weight).backward()
-        norm = clip_gradients(self.model, self.config.optim.clip)
+    def _loop(
+        self,
+        interrupts: Interrupts,
+        log: RunLog | None,
+        report: Callable[[dict[str, Any]], None],
+        tick: Callable[[int, dict[str, Any]], None],
+    ) -> Validation | None:
+        """All remaining steps; returns the validation after the last one."""
+        config, progress, validation = self.config, self.progress, None
+        while progress.step < config.optim.steps and not self._out_of_patience():
+            started = time.perf_counter()
+            result = self._step(interrupts)
+            if result is None:
+                self.save()
+                raise KeyboardInterrupt
+            progress.step += 1
+            validation, entry = None, {"step": progress.step, **result.to_json()}
+            entry["seconds"] = round(time.perf_counter() - started, 3)
+            last = progress.step == config.optim.steps
+            if last or progress.step % config.validate_every == 0:
+                validation = self.validate()
+                entry |= {"sampled": asdict(validation.sampled), "greedy": asdict(validation.greedy)}
+                self._keep_if_best(validation)
+            if log is not None:
+                log.add(entry)
+                tick(progress.step, entry)
+                if validation is not None:
+                    report(entry)
+            if last or progress.step % config.save_every == 0:  # after the export: a run that is done has its drafter
+                self.save()
+        return validation
+
+    def _step(self, interrupts: Interrupts) -> StepResult | None:
+        """One optimiser step, or None if some process was told to stop; randomness depends on (seed, step) alone."""
+        config, step = self.config, self.progress.step
+        self.trainee.set_loss(config.loss_at(step))
+        parts = np.array_split(self._epochs.at(step), self.ranks.world * config.micro_batches)
+        mine = parts[self.ranks.rank :: self.ranks.world]
+        draws = [self.trainee.draw(part, (config.seed, 2, step), config.anchors_per_sequence) for part in mine]
+        weight = sum(self.trainee.weight(draw) for draw in draws)
+        weight, stop = self.ranks.sums([weight, float(interrupts.caught)], self._device)
+        if stop:
+            return None
+        set_lr(self.optimizers, step, config.optim)
+        result = take_step(self.trainee, self.replica, self.ranks, draws, weight, self._device)
+        result.gradient_norm = clip_gradients(self.trainee.module, config.optim.clip)
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        return result, norm
+        if self.average is not None:
+            self.average.follow(step)
+        return result
 
-    @torch.no_grad()
     def validate(self) -> Validation:
-        """Estimate acceptance on the held-back sequences; the same anchors every time."""
-        sampled: list[torch.Tensor] = []
-        greedy: list[torch.Tensor] = []
-        masks: list[torch.Tensor] = []
-        cold: list[torch.Tensor] = []
-        for start in range(0, len(self.held_back), self.config.sequences_per_step):
-            sequences = self.held_back[start : start + self.config.sequences_per_step]
-            batch = self.builder.build(sequences, np.random.default_rng((self.config.seed, 3, start)))
-            with self._precision():
-                result = training_pass(self.model, batch, self.target, self.config.loss)
-            sampled.append(result.accept)
-            greedy.append(result.hit)
-            masks.append(result.mask)
-            is_cold = torch.from_numpy(self.store.temperatures[sequences] == 0)
-            cold.append(is_cold.repeat_interleave(batch.mask.shape[1]))
-        mask, rows = torch.cat(masks), torch.cat(cold)
-        return Validation(
-            sampled=acceptance(torch.cat(sampled), mask), greedy=acceptance(torch.cat(greedy)[rows], mask[rows])
-        )
+        """Estimate acceptance on the held-back sequences, with the averaged weights if there are such."""
+        if self.average is None:
+            return self._validator.run()
+        with self.average.in_place():
+            return self._validator.run()
 
-    def _precision(self) -> torch.autocast:
-        return torch.autocast("cpu", torch.bfloat16, enabled=self.config.bf16)
+    def save(self) -> None:
+        """Write the state; all processes must call it."""
+        module = self.trainee.module
+        weights = {name: gathered(parameter) for name, parameter in module.named_parameters()}
+        moments = gather_moments(module, self.optimizers)
+        average = {} if self.average is None else {n: gathered(v) for n, v in self.average.weights().items()}
+        if self.ranks.first:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            state = SavedState(
+                identity={**self._identity, "started_from": self._started_from},
+                weights=weights,
+                moments=moments,
+                average=average,
+                extras=dict(self.trainee.extras()),
+                progress=progress_values(self.progress),
+            )
+            write_state(self.folder, state)
+        self.ranks.wait()
 
-    def _log(
-        self,
-        result: LossSums,
-        norm: float,
-        validation: Validation,
-        seconds: float,
-        report: Callable[[dict[str, Any]], None],
-    ) -> None:
-        """Append one line to ``log.jsonl`` and hand it to the caller."""
-        sums = {"loss": result.loss.detach(), **result.terms}
-        losses = {name: float(value / result.weight) for name, value in sums.items()}
-        entry: dict[str, Any] = {
-            "step": self.step,
-            **losses,
-            "gradient_norm": norm,
-            "seconds_per_step": round(seconds, 3),
-        }
-        entry |= {"sampled": asdict(validation.sampled), "greedy": asdict(validation.greedy)}
-        with (self.folder / "log.jsonl").open("a") as file:
-            file.write(json.dumps(entry) + "\n")
-        report(entry)
+    def export(self, folder: Path, validation: Validation | None = None) -> None:
+        """Write a checkpoint of the weights (the averaged ones if there are such); all processes must call it."""
+        source = dict(self.trainee.module.named_parameters()) if self.average is None else self.average.weights()
+        weights = {name: gathered(value) for name, value in source.items()}
+        if self.ranks.first:
+            self.trainee.export(folder, weights)
+            outcome: dict[str, Any] = {"step": self.progress.step, "processes": self.ranks.world}
+            if validation is not None:
+                outcome |= {"sampled": asdict(validation.sampled), "greedy": asdict(validation.greedy)}
+            write_provenance(folder, self._about, outcome)
+        self.ranks.wait()
+
+    def _restore(self, saved: SavedState) -> None:
+        restore(self.trainee.module, self.optimizers, saved)
+        if self.average is not None:
+            self.average.restore(saved.average)
+        self._started_from = saved.identity["started_from"]
 
     def _keep_if_best(self, validation: Validation) -> None:
-        """Export the checkpoint when greedy tau has improved."""
-        if validation.greedy.tau > self.best_tau:
-            self.best_tau = validation.greedy.tau
-            export_drafter(self.folder / "best", self.model, self.scale, self.vocabulary)
+        """Export the checkpoint when tau has improved."""
+        progress = self.progress
+        if validation.tau > progress.best_tau:
+            progress.best_tau, progress.best_step, progress.stale = validation.tau, progress.step, 0
+            self.export(self.folder / "best", validation)
+        else:
+            progress.stale += 1
+
+    def _out_of_patience(self) -> bool:
+        return self.config.patience is not None and self.progress.stale >= self.config.patience
 
 
-def _check_store(drafter: DSparkConfig, store: FeatureStore) -> None:
-    """Raise InputError if the features are not those the drafter reads."""
-    got = (store.manifest.hidden_size, tuple(store.manifest.tap_layers))
-    expected = (drafter.hidden_size, drafter.target_layer_ids)
-    if got != expected:
-        raise InputError(f"feature store holds (hidden size, taps) {got}, the drafter reads {expected}; write it again")
+def _digest(checkpoint: Path | None) -> str | None:
+    """SHA-256 of a checkpoint's weights."""
+    file = None if checkpoint is None else checkpoint / "model.safetensors"
+    return None if file is None or not file.is_file() else hashlib.sha256(file.read_bytes()).hexdigest()
