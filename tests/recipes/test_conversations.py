@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dspark import LLM
-from dspark.core import InputError
+from dspark.core import InputError, SamplingParams
+from dspark.data.chat_format import ChatFormat
+from dspark.data.chat_template import ChatTemplate
 from dspark.data.conversation import Conversation, read_conversations
+from dspark.data.record import record_path
+from dspark.data.rendering import with_system
 from dspark.recipes import WritingPlan, find_recipe, with_seed
 from dspark.recipes import conversations as room
-from dspark.recipes.conversations import Conversations, Writer, record_path
+from dspark.recipes.conversations import Conversations, Writer
 
 PLAN = replace(find_recipe("tiny").writing, chunk=4)
 
@@ -24,6 +28,13 @@ class Scribe:
     """Writes a conversation for every other number, at once."""
 
     target = "scribe"
+
+    def __init__(self) -> None:
+        self.known: list[Conversation] = []
+
+    def remember(self, conversations: Iterable[Conversation]) -> None:
+        """What is in the file."""
+        self.known += conversations
 
     def write(self, numbers: Sequence[int]) -> list[Conversation]:
         """Those with even numbers come to something."""
@@ -36,7 +47,7 @@ class Scribe:
 
 def fill(path: Path, wanted: int, plan: WritingPlan = PLAN, writer: object = None) -> Conversations:
     file = Conversations.open(path, plan, wanted=wanted)
-    file.fill(writer or Scribe(), progress=lambda done, note: None)  # type: ignore[arg-type]
+    file.fill(writer or Scribe(), progress=lambda file: None)  # type: ignore[arg-type]
     return file
 
 
@@ -57,6 +68,7 @@ def test_what_the_engine_writes_is_well_formed_and_repeatable(path: Path, llm: L
         assert any(conversation.mask)
         assert conversation.complete == (conversation.ids[-1] == end)
     again = Writer(llm, plan).write(range(file.next - 16, file.next))
+    assert file.tokens == sum(len(conversation.ids) for conversation in read)
     assert again == read[-len(again) :]
 
 
@@ -71,6 +83,57 @@ def test_going_on_gives_what_one_run_gives(tmp_path: Path) -> None:
     fill(tmp_path / "twice.jsonl", 1)
     fill(tmp_path / "twice.jsonl", 5)
     assert (tmp_path / "once.jsonl").read_bytes() == (tmp_path / "twice.jsonl").read_bytes()
+
+
+def test_size_in_tokens(path: Path) -> None:
+    file = Conversations.open(path, PLAN, wanted_tokens=7)
+    file.fill(Scribe(), progress=lambda file: None)  # type: ignore[arg-type]
+    assert (file.count, file.tokens) == (4, 8)
+    assert Conversations.open(path, PLAN, wanted_tokens=8).share == 1
+    with pytest.raises(InputError, match="in conversations or in tokens"):
+        Conversations.open(path, PLAN)
+
+
+def test_a_file_begun_before_there_were_these_options(path: Path) -> None:
+    fill(path, 3)
+    record = json.loads(record_path(path).read_text())
+    for name in ("languages", "systems", "thinking", "duplicates"):
+        del record["plan"]["synthesis"][name]
+    del record["tokens"]
+    record_path(path).write_text(json.dumps(record))
+    file = fill(path, 5)
+    assert (file.count, file.tokens) == (6, 12)
+    record_path(path).write_text(json.dumps(record))
+    foreign = replace(PLAN, synthesis=replace(PLAN.synthesis, languages={"de": 1.0}))
+    with pytest.raises(InputError, match="another recipe"):
+        Conversations.open(path, foreign, wanted=9)
+
+
+def test_what_is_in_the_file_is_known_when_it_goes_on(path: Path) -> None:
+    fill(path, 3)
+    scribe = Scribe()
+    fill(path, 5, writer=scribe)
+    assert [conversation.ids[0] for conversation in scribe.known] == [0, 2, 4, 6]
+
+
+@pytest.mark.pitfall(37)
+def test_what_is_generated_is_rendered_by_the_one_code_path(path: Path, llm: LLM) -> None:
+    systems = {"": 1.0, "Be brief.": 1.0}
+    plan = replace(PLAN, chunk=16, top_k=264, synthesis=replace(PLAN.synthesis, systems=systems))
+    fill(path, 4, plan, Writer(llm, plan))
+    tokenizer, found = llm.loaded.tokenizer, set()
+    template = ChatTemplate.of(tokenizer)
+    for conversation in read_conversations(path):
+        prompt = conversation.ids[: conversation.mask.index(1)]
+        form = {s: ChatFormat.of(tokenizer, system=s) for s in systems}
+        system = next(s for s in systems if tuple(prompt[: len(form[s].opening)]) == form[s].opening)
+        user = tokenizer.decode(form[system].user_turns(conversation.ids, conversation.mask)[0])
+        messages = with_system(system, [{"role": "user", "content": user}])
+        served = llm.chat(messages, SamplingParams(max_tokens=1), progress=False)[0].prompt_token_ids
+        assert list(served) == template.prompt(messages)
+        assert tokenizer.decode(prompt) == tokenizer.decode(served)
+        found.add(system)
+    assert len(found) == 2
 
 
 def test_a_full_file_is_left_alone(path: Path) -> None:
@@ -105,7 +168,7 @@ def test_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(path, 1)
     whole = path.read_bytes()
     monkeypatch.setattr(room, "append_conversations", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=r"No space left.*holds 2 conversations, the same command goes on from there"):
         fill(path, 50)
     assert path.read_bytes() == whole
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["c.jsonl", "c.record.json"]
@@ -148,9 +211,14 @@ def test_another_target_cannot_go_on(path: Path) -> None:
 
 
 def test_a_target_that_never_ends_a_turn(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Scribe, "write", lambda self, numbers: [])
+        with pytest.raises(InputError, match=r"raise synthesis\.user_lengths"):
+            fill(path, 1)
+    fill(path, 1)
     monkeypatch.setattr(Scribe, "write", lambda self, numbers: [])
-    with pytest.raises(InputError, match=r"raise synthesis\.user_lengths"):
-        fill(path, 1)
+    with pytest.raises(InputError, match="all came before"):
+        fill(path, 50)
 
 
 @pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])

@@ -1,4 +1,4 @@
-"""``dspark data``: conversations that the target writes itself, and its features on them."""
+"""``dspark data``: conversations of the target, a look at them, and its features on them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
-from dspark.cli.build import open_llm, open_target
+from dspark.cli.build import open_target
+from dspark.cli.data_regenerate import regenerate
+from dspark.cli.data_stats import stats
+from dspark.cli.data_synthesize import synthesize
 from dspark.cli.options import Device, Dtype, Override, RecipeName, Target
 from dspark.cli.screen import progress_bar, waiting
 
@@ -19,35 +22,9 @@ def _group() -> None:
     """Make training data for a drafter."""
 
 
-@data_app.command()
-def synthesize(
-    path: Annotated[Path, typer.Argument(metavar="OUT.jsonl", help="Where conversations are appended.")],
-    conversations: Annotated[int, typer.Option(help="At least so many shall be in the file.")],
-    seed: Annotated[int | None, typer.Option(help="Seed of everything drawn.", show_default=False)] = None,
-    target: Target = None,
-    drafter: Annotated[
-        str, typer.Option("--drafter", "-d", help="auto, none, ngram, or a checkpoint directory.")
-    ] = "none",
-    dtype: Dtype = None,
-    device: Device = None,
-    recipe: RecipeName = "shipped",
-    overrides: Override = None,
-) -> None:
-    """Let the target write conversations, from nothing but its chat template and short openings.
-
-    They are appended in chunks; the same command goes on where the last one stopped.
-    """
-    with waiting("Starting ..."):
-        from dspark.recipes import find_recipe, override, with_seed
-        from dspark.recipes.conversations import Conversations, Writer
-    plan = find_recipe(recipe).writing
-    plan = with_seed(override(plan, overrides or []), seed)
-    file = Conversations.open(path, plan, wanted=conversations)
-    llm = open_llm(target=target, drafter=drafter, dtype=dtype, device=device, max_requests=plan.requests_at_a_time)
-    writer = Writer(llm, plan)
-    with progress_bar("Writing conversations", conversations) as update:
-        file.fill(writer, progress=update)
-    typer.echo(f"{path} holds {file.count} conversations", err=True)
+data_app.command()(synthesize)
+data_app.command()(regenerate)
+data_app.command()(stats)
 
 
 @data_app.command()

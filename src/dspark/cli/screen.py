@@ -69,8 +69,12 @@ def note(lines: Iterable[str]) -> None:
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
     """A bar with an estimate of the time left, on stderr if that is a terminal, once two seconds have passed.
+
+    Args:
+        what: what is counted.
+        total: how many there are; None where that is not known.
 
     Yields:
         A function to call with how many are done and a short note.

@@ -1,4 +1,4 @@
-"""The skeleton of a chat template: what stands between the contents of two turns, as token ids.
+"""The skeleton of a chat template: what stands around the contents of turns, as token ids.
 
 Found by rendering the template around unmistakable contents, so that loss masks come from the template's structure and
 never from searching rendered text for headers that a user may have typed.
@@ -6,24 +6,15 @@ never from searching rendered text for headers that a user may have typed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from dspark.core import InputError
+from dspark.data.rendering import ChatTokenizer, check_end, render, tokenise, with_system
 
-_USER, _ANSWER, _NEXT = "\u2402user\u2403", "\u2402answer\u2403", "\u2402next\u2403"
-
-
-class ChatTokenizer(Protocol):
-    """The part of a Hugging Face tokenizer that is needed here."""
-
-    def apply_chat_template(self, conversation: list[dict[str, str]], **options: Any) -> Any:
-        """Render a conversation."""
-        ...
-
-    def encode(self, text: str, **options: Any) -> list[int]:
-        """Tokenise."""
-        ...
+USER, ANSWER, NEXT = "\u2402user\u2403", "\u2402answer\u2403", "\u2402next\u2403"
+THOUGHT = "\u2402thought\u2403"
+"""Contents that no template contains."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,41 +23,82 @@ class ChatFormat:
 
     Attributes:
         opening: everything before the first user content (system prompt included).
-        to_answer: from the end of a user content to the start of the answer.
+        to_answer: from the end of a user content to where the answer starts.
         to_user: from the end of an answer to the start of the next user content.
-        end: the token with which both a user content and an answer end.
+        repeats: whether earlier turns stay as they were written when the conversation goes on; templates that leave
+            out earlier thoughts have False.
     """
 
     opening: tuple[int, ...]
     to_answer: tuple[int, ...]
     to_user: tuple[int, ...]
-    end: int
+    repeats: bool = True
+
+    @property
+    def user_end(self) -> int:
+        """The token with which a user content ends."""
+        return self.to_answer[0]
+
+    @property
+    def end(self) -> int:
+        """The token with which an answer ends."""
+        return self.to_user[0]
 
     @classmethod
-    def of(cls, tokenizer: ChatTokenizer) -> ChatFormat:
+    def of(cls, tokenizer: ChatTokenizer, *, system: str = "", thinking: bool = False) -> ChatFormat:
         """Read the format off a tokenizer's chat template.
 
         Raises:
-            InputError: no template, or one that does not keep turns verbatim and in order.
+            InputError: no template, or one that does not keep turns verbatim, in order and between special tokens.
         """
-        text = _render(tokenizer)
-        try:
-            opening, rest = text.split(_USER)
-            to_answer, rest = rest.split(_ANSWER)
-            to_user, _ = rest.split(_NEXT)
-        except ValueError:
-            raise InputError("the chat template does not keep the turns verbatim; give conversations instead") from None
-        ids = [tuple(tokenizer.encode(part, add_special_tokens=False)) for part in (opening, to_answer, to_user)]
-        if not ids[1] or not ids[2] or ids[1][0] != ids[2][0]:
-            raise InputError("the chat template ends user turns and answers differently; give conversations instead")
-        return cls(opening=ids[0], to_answer=ids[1], to_user=ids[2], end=ids[1][0])
+        opening, to_answer, to_user, repeats = skeleton(tokenizer, system=system, thinking=thinking)
+        ids = [tuple(tokenise(tokenizer, part)) for part in (opening, to_answer, to_user)]
+        if not ids[1]:
+            raise InputError("the chat template does not mark the end of a user turn; give conversations instead")
+        check_end(tokenizer, ids[1][0], "user turns")
+        return cls(opening=ids[0], to_answer=ids[1], to_user=ids[2], repeats=repeats)
+
+    def user_turns(self, ids: Sequence[int], mask: Sequence[int]) -> list[list[int]]:
+        """Contents of the user turns of a conversation with a loss mask, as token ids."""
+        found, start = [], self._begin(ids)
+        for place in range(1, len(ids)):
+            if mask[place] and not mask[place - 1]:
+                found.append(list(ids[start : max(start, place - len(self.to_answer))]))
+            if mask[place - 1] and not mask[place]:
+                start = place + len(self.to_user) - 1
+        return found
+
+    def _begin(self, ids: Sequence[int]) -> int:
+        """Where the first user content starts."""
+        size = len(self.opening)
+        return size if tuple(ids[:size]) == self.opening else 0
 
 
-def _render(tokenizer: ChatTokenizer) -> str:
-    turns = [("user", _USER), ("assistant", _ANSWER), ("user", _NEXT)]
-    conversation = [{"role": role, "content": content} for role, content in turns]
+def skeleton(tokenizer: ChatTokenizer, *, system: str, thinking: bool) -> tuple[str, str, str, bool]:
+    """Texts before the first user content, between it and the answer, after an answer; and whether turns repeat.
+
+    Raises:
+        InputError: no template, or one that does not keep the turns verbatim and in order.
+    """
+    turns = [("user", USER), ("assistant", ANSWER), ("user", NEXT)]
+    asked = with_system(system, [{"role": role, "content": content} for role, content in turns])
+    prompt = render(tokenizer, asked[:-2], answer_next=True, thinking=thinking)
+    history = render(tokenizer, asked, answer_next=False, thinking=thinking)
     try:
-        rendered = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=False)
-    except (ValueError, AttributeError) as missing:
-        raise InputError(f"the target's tokenizer has no usable chat template: {missing}") from None
-    return str(rendered)
+        opening, to_answer = prompt.split(USER)
+        before, rest = history.split(USER)
+        between, rest = rest.split(ANSWER)
+        to_user, _ = rest.split(NEXT)
+    except ValueError:
+        raise InputError("the chat template does not keep the turns verbatim; another template is needed") from None
+    if not to_user:
+        raise InputError("the chat template does not mark the end of an answer; another template is needed")
+    check_end(tokenizer, tokenise(tokenizer, to_user)[0], "answers")
+    repeats = (before, between) == (opening, to_answer) and _keeps_thoughts(tokenizer, asked, thinking)
+    return opening, to_answer, to_user, repeats
+
+
+def _keeps_thoughts(tokenizer: ChatTokenizer, asked: list[dict[str, str]], thinking: bool) -> bool:
+    """Whether an earlier answer comes back with its thoughts."""
+    thoughtful = [*asked[:-2], asked[-2] | {"content": f"<think>\n{THOUGHT}\n</think>\n\n{ANSWER}"}, asked[-1]]
+    return THOUGHT in render(tokenizer, thoughtful, answer_next=False, thinking=thinking)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ class Conversation:
         domain: where its opening came from.
         temperature: at which its answers were sampled.
         complete: whether the last answer ended by itself (and was not cut at the length limit).
+        line: where its prompt stood in the file it was regenerated from; None for one that has no such file.
     """
 
     ids: list[int]
@@ -27,6 +28,7 @@ class Conversation:
     domain: str
     temperature: float
     complete: bool
+    line: int | None = None
 
     def __post_init__(self) -> None:
         if not all(type(token) is int and token >= 0 for token in self.ids):
@@ -35,10 +37,34 @@ class Conversation:
             raise InputError(f"a conversation needs one mask entry per token, got {len(self.mask)} for {len(self.ids)}")
 
 
-def append_conversations(path: Path, conversations: list[Conversation]) -> None:
-    """Append to a JSONL file and make sure that the lines are on disk."""
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(asdict(conversation)) + "\n" for conversation in conversations)
+def as_line(conversation: Conversation) -> str:
+    """A conversation as a line of a JSONL file."""
+    fields = asdict(conversation)
+    if conversation.line is None:
+        del fields["line"]
+    return json.dumps(fields) + "\n"
+
+
+def append_conversations(path: Path, conversations: Sequence[Conversation]) -> None:
+    """Append to a JSONL file.
+
+    Raises:
+        OSError: it could not be written; the error names the file.
+    """
+    append_lines(path, [as_line(conversation) for conversation in conversations])
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Append lines to a text file.
+
+    Raises:
+        OSError: it could not be written; the error names the file.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(lines)
+    except OSError as error:  # a failed write does not know the name of its file
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def read_conversations(path: Path) -> Iterator[Conversation]:
