@@ -53,10 +53,12 @@ def decode(
     """Decoding speed: plain, with drafts, and by transformers, taking turns on the same prompts, greedy."""
     with waiting("Starting ..."):
         from dspark import evaluation as ev
+        from dspark.engine.calibrating import check_calibration
     plan = ev.DecodePlan(max_tokens=max_tokens, repeats=repeats, concurrency=integers("--concurrency", concurrency))
     sets = ev.load_prompt_sets(prompts) if prompts else ev.builtin_prompt_sets()
     ev.check_folder(folder)
     ev.check_drafters((drafter,))
+    check_calibration(calibration or "auto")
     loaded = open_target(target, dtype, device)
     note(loaded.notes)
     with waiting("Loading drafters ..."):

@@ -11,7 +11,7 @@ import typer
 from dspark.cli.build import open_target
 from dspark.cli.lists import numbers
 from dspark.cli.options import Device, Dtype, Prompts, Target
-from dspark.cli.screen import progress_bar, waiting
+from dspark.cli.screen import print_markdown, progress_bar, waiting
 
 if TYPE_CHECKING:
     from dspark.drafters import Drafter
@@ -47,7 +47,7 @@ def calibrate(
     with waiting("Starting ..."):
         from dspark.calibration import ARTEFACT_FILE, save_artefact
         from dspark.engine.choice import check_drafter
-        from dspark.evaluation import builtin_prompt_sets, load_prompt_sets
+        from dspark.evaluation import builtin_prompt_sets, check_folder, load_prompt_sets
         from dspark.recipes import calibration as recipe
         from dspark.recipes.calibration_report import CalibrationReport, write_report
     plan = recipe.CalibrationPlan(
@@ -59,11 +59,12 @@ def calibrate(
     )
     sets = load_prompt_sets(prompts) if prompts else builtin_prompt_sets()
     check_drafter(drafter)
-    _check_folder(folder)
+    check_folder(folder)
     loaded = open_target(target, dtype, device)
     made = _load(drafter, loaded)
     place = recipe.check_calibratable(made)
-    _check_folder(place if folder is None else folder)
+    out = folder or place
+    _check_writable(out)
     with progress_bar("Recording", recipe.count_answers(sets, plan)) as update:
         recording = recipe.record(loaded, made, sets, plan, progress=update)
     found = recipe.calibrate(recording, plan)
@@ -71,8 +72,7 @@ def calibrate(
         found, folder=place, dataset=_dataset(sets, builtin=not prompts), target=loaded.name, plan=plan
     )
     report = CalibrationReport.of(recording, found, artefact, drafter=place.name, plan=plan)
-    print(report.to_markdown(), end="")
-    out = folder or place
+    print_markdown(report.to_markdown())
     out.mkdir(parents=True, exist_ok=True)
     written = write_report(report, out)
     save_artefact(out / ARTEFACT_FILE, artefact)
@@ -87,13 +87,11 @@ def _load(drafter: str, loaded: LoadedTarget) -> Drafter:
         return choose_drafter(drafter, loaded.target, loaded.name)[0]
 
 
-def _check_folder(folder: Path | None) -> None:
+def _check_writable(folder: Path) -> None:
     """See before a long run whether its results can be written."""
     from dspark.core import InputError
 
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise InputError(f"--out must be a folder, {folder} is a file")
-    if folder is not None and folder.exists() and not os.access(folder, os.W_OK):
+    if folder.exists() and not os.access(folder, os.W_OK):
         raise InputError(f"{folder} cannot be written to; name another folder with --out")
 
 
