@@ -80,7 +80,8 @@ def check_corpus(corpus: Corpus, facts: TargetFacts) -> None:
         first = int(bad[0])
         raise InputError(
             f"conversation {first + 1} has {corpus.lengths[first]} tokens with ids up to {largest[first]}, but the "
-            f"target takes {facts.max_positions} tokens with ids below {facts.vocab_size}; was it written by another target?"
+            f"target takes {facts.max_positions} tokens with ids below {facts.vocab_size}; was it written by another "
+            "target?"
         )
 
 

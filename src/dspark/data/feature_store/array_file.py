@@ -75,7 +75,7 @@ def write_columns(path: Path, columns: Mapping[str, Column], notes: Mapping[str,
             _put(file, digest, _header(columns, notes))
             for column in columns.values():
                 for piece in column.pieces:
-                    _put(file, digest, piece.contiguous().view(-1).view(torch.uint8).numpy())
+                    _put(file, digest, memoryview(piece.contiguous().view(-1).view(torch.uint8).numpy()))
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -121,7 +121,7 @@ def _header(columns: Mapping[str, Column], notes: Mapping[str, str]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _put(file: BinaryIO, digest: Any, block: bytes | np.ndarray) -> None:
+def _put(file: BinaryIO, digest: Any, block: bytes | memoryview) -> None:
     digest.update(block)
     file.write(block)
 

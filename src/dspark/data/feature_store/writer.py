@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from dspark.core import InputError
@@ -77,6 +78,7 @@ class FeatureStoreWriter:
         for leftover in folder.glob(".shard-*"):
             leftover.unlink()
         self.manifest.save(folder)
+        self._tokens = 0
         self._held: list[Conversation] = []
         self._rows: list[tuple[Tensor, Tensor, Tensor]] = []
 
@@ -106,7 +108,7 @@ class FeatureStoreWriter:
         rows = len(ids)
         assert features.shape == (rows, self.spec.width)
         assert hidden.shape == (rows, self.spec.hidden_size)
-        if overflows(sum(len(one.ids) for one in self._held), rows, self.manifest.shard_tokens):
+        if overflows(self._tokens, rows, self.manifest.shard_tokens):
             self.cut()
         if not (features.isfinite().all() and hidden.isfinite().all() and log_z.isfinite().all()):
             raise InputError(
@@ -114,8 +116,10 @@ class FeatureStoreWriter:
                 "try the target in float32 or bfloat16"
             )
         self._held.append(Conversation(ids=ids, mask=mask, domain=domain, temperature=temperature, complete=complete))
-        # to() keeps a view of a larger tensor alive where nothing is to be converted
-        self._rows.append((features.bfloat16().clone(), hidden.bfloat16().clone(), log_z.float().clone()))
+        self._tokens += rows
+        # copies, as a conversion that has nothing to do keeps a view, and with it the forward it is a part of
+        kept = (features.to(torch.bfloat16, copy=True), hidden.to(torch.bfloat16, copy=True))
+        self._rows.append((*kept, log_z.to(torch.float32, copy=True)))
 
     def cut(self) -> None:
         """Write what is held as a shard of its own, if there is anything.
@@ -140,7 +144,7 @@ class FeatureStoreWriter:
             sequences=corpus.sequences,
         )
         self._update(replace(self.manifest, shards=(*self.manifest.shards, shard)))
-        self._held, self._rows = [], []
+        self._tokens, self._held, self._rows = 0, [], []
 
     def close(self) -> None:
         """Write the last shard and declare the store finished."""
