@@ -61,6 +61,15 @@ class DraftTarget(Protocol):
         ...
 
 
+def embedding_rows(target: DraftTarget) -> Tensor:
+    """What every token's input is, [V, D], the family's own scaling included: the target's matrix itself if unscaled."""
+    plain = target.embed_weight()
+    some = torch.arange(min(8, len(plain)), device=target.device)
+    if torch.equal(target.embed(some), plain[some]):
+        return plain
+    return torch.cat([target.embed(ids) for ids in torch.arange(len(plain), device=target.device).split(4096)])
+
+
 def block_embedding(target: DraftTarget, own: Tensor | None) -> Callable[[Tensor], Tensor]:
     """How block ids [..] become inputs [.., D]: the target's embedding, or an own matrix [V, D] scaled like it.
 
