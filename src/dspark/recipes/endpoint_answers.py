@@ -38,7 +38,7 @@ class EndpointAnswers:
         self._endpoint, self._plan = endpoint, plan
         self.template = template
         self.counted, self.differing = 0, 0
-        self._got_through = False
+        self._alive, self._ever_alive = False, False
         self._lost: list[Outcome] = []
 
     def run(self, prompts: Iterator[PromptTurns], commit: Commit) -> None:
@@ -60,7 +60,7 @@ class EndpointAnswers:
                     worker.cancel()
                 await asyncio.gather(*workers, return_exceptions=True)
                 commit(self._settled(_drained(done)))
-        if self._lost and not self._got_through:
+        if self._lost and not self._ever_alive:
             raise self._silent()
         commit(self._lost)
 
@@ -84,7 +84,7 @@ class EndpointAnswers:
         settled: list[Outcome] = []
         for outcome in (entry for entry in entries if isinstance(entry, Outcome)):
             (self._lost if outcome.lost else settled).append(outcome)
-        if self._got_through:
+        if self._alive:
             settled += self._lost
             self._lost = []
         return settled
@@ -108,13 +108,13 @@ class EndpointAnswers:
         try:
             while (prompt := dialogue.ask()) is not None:
                 choice, usage, attempts = await line.ask(self._request(dialogue))
-                self._got_through = True
+                self._alive = self._ever_alive = True
                 self._compare(usage, len(prompt))
                 self._take(dialogue, choice)
         except BadPromptError as bad:
             return Outcome(line=turns.line, reason=str(bad), attempts=attempts)
         except UnreachableError as lost:
-            self._got_through = False
+            self._alive = False
             return Outcome(line=turns.line, reason=str(lost), attempts=self._endpoint.attempts, lost=True)
         return Outcome(line=turns.line, conversations=tuple(dialogue.conversations()), attempts=attempts)
 

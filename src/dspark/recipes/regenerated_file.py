@@ -69,10 +69,10 @@ class RegeneratedFile:
             raise InputError(f"{path} was begun with another {changes}; choose another name or the same options")
         for name in _COUNTS:
             setattr(found, name, record[name])
-        found._take_up()
         if retry_failures:
             found.failures_size = found.failed = 0
-            found.commit([])
+            found._record({name: getattr(found, name) for name in _COUNTS})
+        found._take_up()
         return found
 
     @property
@@ -113,13 +113,16 @@ class RegeneratedFile:
                 "cut": self.cut + sum(not conversation.complete for conversation in written),
                 "failed": self.failed + len(failed),
             }
-            write_whole(record_path(self.path), json.dumps({**self.identity, **counts}, indent=1) + "\n")
+            self._record(counts)
         except BaseException:
             self._take_back(new)
             raise
         for name, value in counts.items():
             setattr(self, name, value)
         self.done.update(outcome.line for outcome in outcomes)
+
+    def _record(self, counts: Mapping[str, int]) -> None:
+        write_whole(record_path(self.path), json.dumps({**self.identity, **counts}, indent=1) + "\n")
 
     def _take_back(self, new: bool) -> None:
         """Both files as they were before."""
