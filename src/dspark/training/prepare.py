@@ -83,6 +83,7 @@ def frozen_target(
         to_draft=to_draft.to(device),
         feature_scale=scale.to(device, dtype),
         full_vocabulary=full,
+        logit_softcap=borrowed.logit_softcap,
     )
 
 
