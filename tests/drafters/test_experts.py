@@ -212,7 +212,7 @@ def test_dense_file_with_experts_in_its_config(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, DSparkCheckpoint(model=random_model(config_of())))
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | EXPERTS))
-    with pytest.raises(InputError, match="unknown key 'layers.0.mlp.down_proj.weight'"):
+    with pytest.raises(InputError, match="unknown key"):
         load_checkpoint(tmp_path)
 
 

@@ -62,7 +62,7 @@ class DraftTarget(Protocol):
 
 
 def embedding_rows(target: DraftTarget) -> Tensor:
-    """What every token's input is, [V, D], the family's own scaling included: the target's matrix itself if unscaled."""
+    """What every token's input is, [V, D], the family's own scaling included; the target's own matrix if unscaled."""
     plain = target.embed_weight()
     some = torch.arange(min(8, len(plain)), device=target.device)
     if torch.equal(target.embed(some), plain[some]):
