@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dspark.core import InputError
 from dspark.drafters.dspark import DSparkConfig
+from dspark.drafters.eagle3 import Eagle3Config
 from dspark.training.config import DrafterConfig
 from dspark.training.dspark_trainee import DSparkTrainee
+from dspark.training.eagle3_trainee import Eagle3Trainee
 from dspark.training.trainee import Setting, Trainee
 
 
@@ -18,6 +20,8 @@ def make_trainee(drafter: DrafterConfig, setting: Setting) -> Trainee:
     _check_features(drafter, setting)
     if isinstance(drafter, DSparkConfig):
         return DSparkTrainee(drafter, setting)
+    if isinstance(drafter, Eagle3Config):
+        return Eagle3Trainee(drafter, setting)
     raise InputError(f"there is no training for drafters of kind {type(drafter).__name__}")
 
 
