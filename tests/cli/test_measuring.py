@@ -94,10 +94,12 @@ def test_check_lossless_keeps_what_is_finished(
 ) -> None:
     honest = lossless.answers
 
-    def stopped(arm: lossless.Arm, prompts: list, tokens: int, size: int) -> tuple[tuple[int, ...], ...]:
+    def stopped(
+        arm: lossless.Arm, prompts: list, tokens: int, size: int, **options: object
+    ) -> tuple[tuple[int, ...], ...]:
         if size == 2:
             raise KeyboardInterrupt
-        return honest(arm, prompts, tokens, size)
+        return honest(arm, prompts, tokens, size, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(lossless, "answers", stopped)
     words = ("--prompts", prompt_file, "--max-tokens", 4, "--batch", "1,2", "-d", "ngram")
@@ -130,8 +132,8 @@ def test_wrong_paths_are_reported_before_a_target_is_loaded(
 def test_check_lossless_fails_on_a_fault(on_target: Dspark, prompt_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = lossless.answers
 
-    def planted(arm: lossless.Arm, *rest: object) -> tuple[tuple[int, ...], ...]:
-        texts = honest(arm, *rest)  # type: ignore[arg-type]
+    def planted(arm: lossless.Arm, *rest: object, **options: object) -> tuple[tuple[int, ...], ...]:
+        texts = honest(arm, *rest, **options)  # type: ignore[arg-type]
         return texts if arm.name == "plain" else ((*texts[0][:2], 263, *texts[0][3:]), *texts[1:])
 
     monkeypatch.setattr(lossless, "answers", planted)

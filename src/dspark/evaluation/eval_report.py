@@ -12,7 +12,7 @@ from typing import Any
 from dspark.core import InputError
 from dspark.evaluation.arms import PLAIN
 from dspark.evaluation.eval_arms import EvalArm
-from dspark.evaluation.eval_figures import EvalRow, Figures, Summary, cases
+from dspark.evaluation.eval_figures import Case, EvalRow, Figures, Summary, cases
 from dspark.evaluation.eval_live import LiveSweep
 from dspark.evaluation.eval_run import EvalPlan, Turn, count_answers
 from dspark.evaluation.machine import Machine, this_machine
@@ -141,12 +141,20 @@ def make_eval_report(
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         arms=tuple(ArmFacts.of(arm) for arm in arms),
         baseline=baseline,
-        prompts={case.domain: len(case.rounds) for case in found},
+        prompts=_answered(found),
         complete=sum(len(case.rounds) for case in found) == planned,
         rows=figures.rows(),
         summaries=figures.summaries(baseline),
         live=tuple(live),
     )
+
+
+def _answered(found: Sequence[Case]) -> dict[str, int]:
+    """Prompts of every set that were answered at any temperature."""
+    counts: dict[str, int] = {}
+    for case in found:
+        counts[case.domain] = max(counts.get(case.domain, 0), len(case.rounds))
+    return counts
 
 
 def _plain(value: Any) -> Any:

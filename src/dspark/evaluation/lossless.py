@@ -6,7 +6,7 @@ Float results may depend on the shape of a batch, so two greedy runs may part wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dspark.core import InputError
@@ -14,7 +14,7 @@ from dspark.engine import shipped_drafter
 from dspark.evaluation.arms import Arm, Progress, named_arm, no_progress
 from dspark.evaluation.margins import first_difference, logit_margin
 from dspark.evaluation.prompts import PromptSet
-from dspark.evaluation.runs import Ids, greedy, run_prompts
+from dspark.evaluation.runs import Ids, greedy, nobody, run_prompts
 from dspark.target import LoadedTarget
 
 NEAR_TIE = 1e-4
@@ -156,21 +156,29 @@ def audit_parts(
         arms: what is audited; same target and dtype (float32, or near ties are everywhere).
         sets: prompts by domain.
         plan: sizes.
-        progress: called with the number of finished texts.
+        progress: called after every text.
 
     Raises:
         InputError: a prompt the target cannot take.
     """
     done = 0
+
+    def finished(note: str) -> Callable[[], None]:
+        def tell() -> None:
+            nonlocal done
+            progress(done := done + 1, note)
+
+        return tell
+
     for entry in sets:
         prompts = entry.token_ids(plain.loaded.tokenizer)
-        expected = answers(plain, prompts, plan.max_tokens, plan.plain_batch_size)
-        progress(done := done + len(prompts), f"{entry.domain} {plain.name}")
+        written = finished(f"{entry.domain} {plain.name}")
+        expected = answers(plain, prompts, plan.max_tokens, plan.plain_batch_size, on_answer=written)
         for arm in arms:
             for size in plan.batch_sizes:
-                got = answers(arm, prompts, plan.max_tokens, size)
+                written = finished(f"{entry.domain} {arm.name} x{size}")
+                got = answers(arm, prompts, plan.max_tokens, size, on_answer=written)
                 yield _part(plain, arm, size, entry.domain, prompts, expected, got)
-                progress(done := done + len(prompts), f"{entry.domain} {arm.name} x{size}")
 
 
 def _part(
@@ -199,10 +207,12 @@ def count_texts(arms: Sequence[Arm], sets: Sequence[PromptSet], plan: AuditPlan)
     return sum(len(entry.prompts) for entry in sets) * (1 + len(arms) * len(plan.batch_sizes))
 
 
-def answers(arm: Arm, prompts: Sequence[Ids], max_tokens: int, batch_size: int) -> tuple[tuple[int, ...], ...]:
+def answers(
+    arm: Arm, prompts: Sequence[Ids], max_tokens: int, batch_size: int, *, on_answer: Callable[[], None] = nobody
+) -> tuple[tuple[int, ...], ...]:
     """Greedy texts of an arm, so many at a time."""
     llm = arm.open(prompts, max_tokens=max_tokens, concurrency=batch_size)
-    return run_prompts(llm, prompts, greedy(max_tokens)).token_ids
+    return run_prompts(llm, prompts, greedy(max_tokens), on_answer=on_answer).token_ids
 
 
 def _differences(
