@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
-from dspark.drafters import Drafter, DSparkDrafter
+from dspark.drafters import Drafter, DSparkDrafter, Eagle3Drafter
 from dspark.drafters.dspark import DSparkConfig, DSparkModel
+from dspark.drafters.eagle3 import Eagle3Config, Eagle3Model
 from dspark.engine import LLM
 from dspark.evaluation.machine import this_machine
 from dspark.target import LoadedTarget
@@ -66,6 +67,8 @@ def drafter_facts(drafter: Drafter, dtype: torch.dtype) -> Facts:
     facts: Facts = {"kind": drafter.name, "block_size": drafter.block_size}
     if isinstance(drafter, DSparkDrafter):
         facts |= _dspark_facts(drafter.config, dtype)
+    elif isinstance(drafter, Eagle3Drafter):
+        facts |= _eagle3_facts(drafter.config, dtype)
     return facts
 
 
@@ -77,6 +80,8 @@ def calibration_facts(llm: LLM) -> Facts:
     if chosen.calibration is None:
         return {"confidence": "uncalibrated"}
     facts: Facts = {"confidence": "calibrated", "temperatures": [f"{t:g}" for t in chosen.calibration.temperatures]}
+    if chosen.calibration.offsets is not None:
+        facts["offsets"] = [f"{b:g}" for b in chosen.calibration.offsets]
     if chosen.artefact is not None:
         facts |= {"calibrated_on": chosen.artefact.dataset, "calibration_rounds": chosen.artefact.num_samples}
     return facts
@@ -128,7 +133,7 @@ def _value(fact: Fact) -> str:
 
 def _dspark_facts(config: DSparkConfig, dtype: torch.dtype) -> Facts:
     with torch.device("meta"):
-        parameters = sum(parameter.numel() for parameter in DSparkModel(config).parameters())
+        model = DSparkModel(config)
     return {
         "layers": config.num_hidden_layers,
         "heads": config.num_attention_heads,
@@ -136,6 +141,24 @@ def _dspark_facts(config: DSparkConfig, dtype: torch.dtype) -> Facts:
         "sequential_head": config.head_type.value,
         "rank": config.markov_rank,
         "confidence_head": config.enable_confidence_head,
+        **_common_facts(config, model, dtype),
+    }
+
+
+def _eagle3_facts(config: Eagle3Config, dtype: torch.dtype) -> Facts:
+    with torch.device("meta"):
+        model = Eagle3Model(config)
+    return {
+        "layers": 1,
+        "heads": config.num_attention_heads,
+        "kv_heads": config.num_key_value_heads,
+        **_common_facts(config, model, dtype),
+    }
+
+
+def _common_facts(config: DSparkConfig | Eagle3Config, model: torch.nn.Module, dtype: torch.dtype) -> Facts:
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return {
         "vocabulary": config.proposal_vocab_size,
         "reads_layers": config.target_layer_ids,
         "parameters": parameters,
