@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from safetensors.torch import save_file
 from dspark.calibration import (
     ARTEFACT_FILE,
     HEAD_KEY,
+    Calibration,
     StsArtefact,
     check_artefact,
     head_fingerprint,
@@ -76,6 +78,34 @@ def test_what_is_wrong_is_named(text: str, says: str):
     with pytest.raises(InputError, match=says) as error:
         parse_artefact(text, "some.json")
     assert str(error.value).startswith("some.json")
+
+
+class TestOffsets:
+    better: ClassVar = {"temperatures": [1.2, 1.0], "offsets": [-0.5, -1], "ece_after": [0.001, 0.002]}
+
+    def test_they_are_used_and_kept(self):
+        read = parse_artefact(_text(with_offsets=self.better))
+        assert read.temperatures == (1.5, 0.8)
+        assert read.calibration == Calibration(temperatures=(1.2, 1.0), offsets=(-0.5, -1.0))
+        assert read.ece_applied == (0.001, 0.002)
+        assert parse_artefact(read.to_json()) == read
+
+    @pytest.mark.parametrize(
+        ("changes", "says"),
+        [
+            ({"offsets": [1.0]}, "2 positive temperatures and 2 offsets"),
+            ({"offsets": ["a", 1]}, "finite numbers, got 'a'"),
+            ({"temperatures": [0, 1]}, "2 positive temperatures"),
+            ({"ece_after": None}, "must be a list"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, changes: dict, says: str):
+        with pytest.raises(InputError, match=says):
+            parse_artefact(_text(with_offsets=self.better | changes))
+
+    def test_half_of_it(self):
+        with pytest.raises(InputError, match="must have temperatures, offsets, ece_after"):
+            parse_artefact(_text(with_offsets={"offsets": [1, 2]}))
 
 
 @pytest.mark.parametrize("name", sorted(GOOD))

@@ -90,6 +90,47 @@ def test_too_few_rounds_are_refused_with_their_number_and_place():
         fit_sts(simulation.seen(horizon))
 
 
+class TestOffsets:
+    """Our extension for a head that is wrong on average, as one that was trained on too little text is."""
+
+    def _biased(self, seed: int) -> Rounds:
+        """Says 0.6 where a third is accepted."""
+        rng = np.random.default_rng(seed)
+        logits = rng.normal(-0.7, 0.6, (20_000, 4))
+        accepted = np.logical_and.accumulate(rng.random(logits.shape) < 1 / (1 + np.exp(-logits)), axis=1).sum(axis=1)
+        stated = 1 / (1 + np.exp(-(logits + 1.2) * 1.4))
+        return Rounds(confidence=stated, horizon=np.full(20_000, 4), accepted=accepted)
+
+    def test_they_correct_what_temperatures_cannot(self):
+        fitted_on, other = self._biased(1), self._biased(2)
+        alone, shifted = (fit_sts(fitted_on, offsets=offsets).calibration for offsets in (False, True))
+        assert shifted.temperatures[:2] == pytest.approx((1.4,) * 2, abs=0.25)
+        assert shifted.offsets[:2] == pytest.approx((-1.2,) * 2, abs=0.15)
+        errors = [
+            ece(other.survival(calibration.apply_array(other.confidence))[:, 0], other.labels[:, 0])
+            for calibration in (alone, shifted)
+        ]
+        assert errors[0] > 0.1
+        assert errors[1] < 0.02
+
+    def test_mean_survival_is_as_observed(self):
+        rounds = self._biased(3)
+        survival = rounds.survival(fit_sts(rounds, offsets=True).calibration.apply_array(rounds.confidence))
+        assert survival.mean(axis=0) == pytest.approx(rounds.labels.mean(axis=0), abs=1e-3)
+
+    def test_array_and_tensor_agree(self):
+        calibration = Calibration(temperatures=(2.0, 0.5), offsets=(-1.0, 0.3)).on(torch.device("cpu"))
+        confidence = np.random.default_rng(0).random((50, 2))
+        applied = calibration.apply(torch.from_numpy(confidence).float()).numpy()
+        np.testing.assert_allclose(calibration.apply_array(confidence), applied, atol=1e-6)
+        np.testing.assert_allclose(applied[:, :1], calibration.apply(torch.from_numpy(confidence[:, :1]).float()))
+
+    @pytest.mark.parametrize("offsets", [(1.0,), (float("nan"), 0.0)])
+    def test_impossible_ones_are_refused(self, offsets):
+        with pytest.raises(InputError, match="offsets must be numbers, one per temperature"):
+            Calibration(temperatures=(1.0, 1.0), offsets=offsets)
+
+
 class TestCalibration:
     two = Calibration(temperatures=(2.0, 0.5))
 

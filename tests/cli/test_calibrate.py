@@ -63,11 +63,12 @@ def test_uncalibrated_is_said(on_target: Dspark, checkpoint: Path) -> None:
 def test_out(on_target: Dspark, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
     result = on_target(
         "calibrate", "--drafter", checkpoint, "--prompts", prompts, "--samples", 6, "--max-tokens", 64,
-        "--concurrency", 24, "--out", tmp_path / "new" / "place",
+        "--concurrency", 24, "--out", tmp_path / "new" / "place", "--offsets",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert not (checkpoint / "sts.json").exists()
-    assert read_artefact(tmp_path / "new" / "place" / "sts.json").temperatures
+    assert read_artefact(tmp_path / "new" / "place" / "sts.json").calibration.offsets
+    assert "with offsets" in result.stdout
 
 
 def test_too_few_rounds(on_target: Dspark, checkpoint: Path, prompts: Path) -> None:

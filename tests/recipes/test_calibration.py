@@ -108,6 +108,17 @@ class TestCalibrating:
             assert after.brier < before.brier + 1e-3
             assert after.auroc == pytest.approx(before.auroc)  # the order at a position stays
 
+    def test_offsets_are_fitted_beside_the_temperatures_and_used(self, drafter_dir: Path):
+        found = calibrate(_simulated(), CalibrationPlan(offsets=True))
+        assert found.used.offsets == pytest.approx((0,) * 5, abs=0.3)  # nothing to shift in these rounds
+        assert found.after.mean_ece < 0.02
+        artefact = artefact_of(found, folder=drafter_dir, dataset="some", target="t", plan=CalibrationPlan())
+        assert artefact.calibration == found.used
+        assert artefact.temperatures == found.fit.calibration.temperatures
+        assert artefact.ece_after == tuple(p.ece for p in found.scaled.survival)
+        assert artefact.ece_applied == tuple(p.ece for p in found.after.survival)
+        assert parse_artefact(artefact.to_json()) == artefact
+
     def test_too_little(self):
         with pytest.raises(InputError, match="two prompts at least"):
             calibrate(_simulated(prompts=1), CalibrationPlan())

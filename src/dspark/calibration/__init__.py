@@ -3,6 +3,7 @@
 from dspark.calibration.artefact import (
     ARTEFACT_FILE,
     HEAD_KEY,
+    OFFSETS_KEY,
     StsArtefact,
     check_artefact,
     head_fingerprint,
@@ -32,6 +33,7 @@ __all__ = [
     "HEAD_KEY",
     "MIN_ROUNDS",
     "NUM_BINS",
+    "OFFSETS_KEY",
     "Calibration",
     "PositionReliability",
     "RecordedRound",

@@ -21,6 +21,9 @@ ARTEFACT_FILE = "sts.json"
 HEAD_KEY = "confidence_head"
 """Optional field: fingerprint of the confidence head that the temperatures were fitted for."""
 
+OFFSETS_KEY = "with_offsets"
+"""Optional field: another calibration, with temperatures, offsets and ece_after of its own, which we use instead."""
+
 _WEIGHTS, _HEAD = "model.safetensors", "confidence_head."
 _FIELDS = ("temperatures", "dataset", "num_samples", "ece_before", "ece_after")
 
@@ -47,8 +50,17 @@ class StsArtefact:
 
     @property
     def calibration(self) -> Calibration:
-        """What applies them."""
-        return Calibration(temperatures=self.temperatures)
+        """What is applied: the form with offsets if the file has it, else the temperatures."""
+        better = self.extra.get(OFFSETS_KEY)
+        if better is None:
+            return Calibration(temperatures=self.temperatures)
+        return Calibration(temperatures=tuple(better["temperatures"]), offsets=tuple(better["offsets"]))
+
+    @property
+    def ece_applied(self) -> tuple[float, ...]:
+        """[G] ECE of survival with what is applied."""
+        better = self.extra.get(OFFSETS_KEY)
+        return self.ece_after if better is None else tuple(better["ece_after"])
 
     def to_json(self) -> str:
         """The file's text."""
@@ -78,6 +90,7 @@ def parse_artefact(text: str, place: str | Path = ARTEFACT_FILE) -> StsArtefact:
     temperatures = _numbers(raw, "temperatures", place)
     if not temperatures or min(temperatures) <= 0:
         raise InputError(f"{place}: temperatures must be positive, one per position, got {raw['temperatures']}")
+    _check_offsets(raw.get(OFFSETS_KEY), len(temperatures), place)
     return StsArtefact(
         temperatures=temperatures,
         dataset=_text(raw["dataset"], place),
@@ -192,6 +205,20 @@ def _errors(raw: Mapping[str, Any], name: str, size: int, place: str | Path) -> 
     if not all(0 <= value <= 1 for value in values):
         raise InputError(f"{place}: {name} must be in [0, 1], got {list(values)}")
     return values
+
+
+def _check_offsets(better: object, size: int, place: str | Path) -> None:
+    """Raise InputError unless the optional calibration with offsets is whole."""
+    if better is None:
+        return
+    where = f"{place}, {OFFSETS_KEY}"
+    names = ("temperatures", "offsets", "ece_after")
+    if not isinstance(better, dict) or any(name not in better for name in names):
+        raise InputError(f"{where} must have {', '.join(names)}")
+    temperatures, offsets = (_numbers(better, name, where) for name in names[:2])
+    if (len(temperatures), len(offsets)) != (size, size) or min(temperatures) <= 0:
+        raise InputError(f"{where} must have {size} positive temperatures and {size} offsets")
+    _errors(better, "ece_after", size, where)
 
 
 def _text(value: object, place: str | Path) -> str:

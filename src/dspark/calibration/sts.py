@@ -1,4 +1,9 @@
-"""Sequential Temperature Scaling: one temperature per position, fitted from left to right (method, section 5)."""
+"""Sequential Temperature Scaling: one temperature per position, fitted from left to right (method, section 5).
+
+A temperature alone cannot correct a head that is wrong on average: where three drafts in ten are accepted and the head
+says 0.6, no temperature gets below 0.5. The fit with offsets is our extension for that case. It goes from left to right
+too, and pairs every temperature with the offset at which mean predicted and mean observed survival are the same.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,9 @@ from dspark.core import InputError
 
 GRID: tuple[float, ...] = tuple(round(0.25 + 0.05 * step, 2) for step in range(76))
 """Temperatures that are tried: 0.25, 0.30, ... 4.00."""
+
+MAX_OFFSET = 8.0
+"""Offsets are sought between minus and plus this, in logits."""
 
 MIN_ROUNDS = 200
 """Fewest usable rounds at any position: with fewer, chance alone makes an ECE of several percent."""
@@ -35,7 +43,9 @@ class StsFit:
     counts: tuple[int, ...]
 
 
-def fit_sts(rounds: Rounds, *, grid: tuple[float, ...] = GRID, min_rounds: int = MIN_ROUNDS) -> StsFit:
+def fit_sts(
+    rounds: Rounds, *, grid: tuple[float, ...] = GRID, min_rounds: int = MIN_ROUNDS, offsets: bool = False
+) -> StsFit:
     """Fit the temperatures.
 
     Position after position the one is taken that minimises the ECE of the running product of calibrated confidences
@@ -46,6 +56,7 @@ def fit_sts(rounds: Rounds, *, grid: tuple[float, ...] = GRID, min_rounds: int =
         rounds: recorded rounds.
         grid: temperatures to try, rising.
         min_rounds: fewest usable rounds at a position.
+        offsets: fit an offset beside every temperature.
 
     Raises:
         InputError: there are fewer.
@@ -54,13 +65,33 @@ def fit_sts(rounds: Rounds, *, grid: tuple[float, ...] = GRID, min_rounds: int =
     survival = np.ones(len(rounds))
     curve = np.empty((rounds.block_size, len(grid)))
     temperatures: list[float] = []
+    shifts: list[float] = []
     for k in range(rounds.block_size):
         usable, confidence = rounds.known[:, k], rounds.confidence[:, k]
         before, own, label = survival[usable], confidence[usable], rounds.labels[usable, k]
-        curve[k] = [ece(before * scale_confidence(own, t), label) for t in grid]
-        temperatures.append(grid[int(np.argmin(curve[k]))])
-        survival = survival * scale_confidence(confidence, temperatures[k])
-    return StsFit(calibration=Calibration(temperatures=tuple(temperatures)), ece_curve=curve, counts=counts)
+        tried = [_matching_offset(before, own, label, t) if offsets else 0.0 for t in grid]
+        curve[k] = [ece(before * scale_confidence(own, t, b), label) for t, b in zip(grid, tried, strict=True)]
+        best = int(np.argmin(curve[k]))
+        temperatures.append(grid[best])
+        shifts.append(tried[best])
+        survival = survival * scale_confidence(confidence, grid[best], tried[best])
+    found = Calibration(temperatures=tuple(temperatures), offsets=tuple(shifts) if offsets else None)
+    return StsFit(calibration=found, ece_curve=curve, counts=counts)
+
+
+def _matching_offset(
+    before: NDArray[np.float64], own: NDArray[np.float64], label: NDArray[np.bool_], temperature: float
+) -> float:
+    """The offset at which mean survival is as predicted, by bisection; to three digits."""
+    low, high = -MAX_OFFSET, MAX_OFFSET
+    observed = label.mean()
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        if (before * scale_confidence(own, temperature, middle)).mean() < observed:
+            low = middle
+        else:
+            high = middle
+    return round((low + high) / 2, 3)
 
 
 def check_enough(rounds: Rounds, least: int, purpose: str) -> tuple[int, ...]:

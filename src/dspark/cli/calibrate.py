@@ -32,6 +32,9 @@ def calibrate(
     max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 256,
     concurrency: Annotated[int, typer.Option(help="Answers at a time.")] = 8,
     seed: Annotated[int, typer.Option(help="Of the samples and of the split.")] = 0,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Also shift the confidences, for a drafter that is wrong on average.")
+    ] = False,
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -56,6 +59,7 @@ def calibrate(
         max_tokens=max_tokens,
         concurrency=concurrency,
         seed=seed,
+        offsets=offsets,
     )
     sets = load_prompt_sets(prompts) if prompts else builtin_prompt_sets()
     check_drafter(drafter)

@@ -105,7 +105,7 @@ def _as_given(calibration: Calibration, drafter: Drafter) -> ChosenCalibration:
 
 
 def _describe(artefact: StsArtefact) -> str:
-    before, after = (100 * sum(errors) / len(errors) for errors in (artefact.ece_before, artefact.ece_after))
+    before, after = (100 * sum(errors) / len(errors) for errors in (artefact.ece_before, artefact.ece_applied))
     return (
         f"confidence is calibrated on {artefact.num_samples} rounds of {artefact.dataset} "
         f"(error {before:.1f} % before, {after:.1f} % after)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from dspark.calibration import (
     HEAD_KEY,
     MIN_ROUNDS,
+    OFFSETS_KEY,
+    Calibration,
     PositionReliability,
     Rounds,
     StsArtefact,
@@ -45,6 +48,7 @@ class CalibrationPlan:
         concurrency: answers in progress at a time.
         seed: of the samples, and of which prompts are fitted on.
         min_rounds: fewest usable rounds at a position, in either half.
+        offsets: also fit an offset beside every temperature, and use that.
     """
 
     temperatures: tuple[float, ...] = (1.0,)
@@ -53,6 +57,7 @@ class CalibrationPlan:
     concurrency: int = 8
     seed: int = 0
     min_rounds: int = MIN_ROUNDS
+    offsets: bool = False
 
     def __post_init__(self) -> None:
         for name in ("samples", "max_tokens", "concurrency", "min_rounds"):
@@ -79,8 +84,8 @@ class Recording:
         domains: of every prompt.
         rounds: of every prompt, all its answers together.
         answers: how many answers there were.
-        tokens: how many tokens the rounds committed.
-        traced: how many rounds proposed something.
+        tokens: how many tokens all rounds committed.
+        target_rounds: how many rounds there were, those that proposed nothing included.
     """
 
     domains: tuple[str, ...]
@@ -183,21 +188,32 @@ class Calibrated:
     """Temperatures and what they do to rounds they were not fitted on.
 
     Attributes:
-        fit: the temperatures.
+        fit: the temperatures alone.
+        shifted: temperatures with offsets; None if they were not asked for.
         fit_rounds, held_out_rounds: rounds of the two halves.
-        before, after: agreement on the held-out half.
+        before: agreement on the held-out half of the drafter's own confidences.
+        scaled: the same with the temperatures alone.
+        after: the same with what is used, offsets included if there are any.
+        worse: positions, counted from 0, whose survival has a larger ECE after than before.
     """
 
     fit: StsFit
+    shifted: StsFit | None
     fit_rounds: int
     held_out_rounds: int
     before: Agreement
+    scaled: Agreement
     after: Agreement
     worse: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         pairs = zip(self.before.survival, self.after.survival, strict=True)
         object.__setattr__(self, "worse", tuple(k for k, (b, a) in enumerate(pairs) if a.ece > b.ece))
+
+    @property
+    def used(self) -> Calibration:
+        """What is applied."""
+        return (self.shifted or self.fit).calibration
 
 
 def calibrate(recording: Recording, plan: CalibrationPlan) -> Calibrated:
@@ -211,17 +227,22 @@ def calibrate(recording: Recording, plan: CalibrationPlan) -> Calibrated:
     held_out = Rounds.join([rounds for rounds, chosen in zip(recording.rounds, first, strict=True) if not chosen])
     fit = fit_sts(fitted_on, min_rounds=plan.min_rounds)
     check_enough(held_out, plan.min_rounds, "to judge the calibration")
+    shifted = fit_sts(fitted_on, min_rounds=plan.min_rounds, offsets=True) if plan.offsets else None
+    scaled = Agreement.of(held_out, fit.calibration.apply_array(held_out.confidence))
+    better = None if shifted is None else shifted.calibration.apply_array(held_out.confidence)
     return Calibrated(
         fit=fit,
+        shifted=shifted,
         fit_rounds=len(fitted_on),
         held_out_rounds=len(held_out),
         before=Agreement.of(held_out, held_out.confidence),
-        after=Agreement.of(held_out, fit.calibration.apply_array(held_out.confidence)),
+        scaled=scaled,
+        after=scaled if better is None else Agreement.of(held_out, better),
     )
 
 
 def artefact_of(found: Calibrated, *, folder: Path, dataset: str, target: str, plan: CalibrationPlan) -> StsArtefact:
-    """The file to save: errors are those of the held-out half.
+    """The file to save: errors are those of the held-out half, of the temperatures alone where others read them.
 
     Args:
         found: the calibration.
@@ -235,14 +256,26 @@ def artefact_of(found: Calibrated, *, folder: Path, dataset: str, target: str, p
         dataset=dataset,
         num_samples=found.fit_rounds,
         ece_before=tuple(position.ece for position in found.before.survival),
-        ece_after=tuple(position.ece for position in found.after.survival),
+        ece_after=tuple(position.ece for position in found.scaled.survival),
         extra={
+            **_with_offsets(found),
             HEAD_KEY: head_fingerprint(folder),
             "target": target,
             "sampling_temperatures": list(plan.temperatures),
             "num_held_out": found.held_out_rounds,
         },
     )
+
+
+def _with_offsets(found: Calibrated) -> dict[str, Any]:
+    """The optional field of the file."""
+    if found.shifted is None:
+        return {}
+    used = found.shifted.calibration
+    errors = [position.ece for position in found.after.survival]
+    return {
+        OFFSETS_KEY: {"temperatures": list(used.temperatures), "offsets": list(used.offsets or ()), "ece_after": errors}
+    }
 
 
 def _first_half(domains: Sequence[str], seed: int) -> NDArray[np.bool_]:

@@ -18,6 +18,9 @@ from dspark.evaluation.panels import Sheet, can_plot
 from dspark.evaluation.tables import markdown_table
 from dspark.recipes.calibration import Calibrated, CalibrationPlan, Recording
 
+_BIASED = 0.03
+"""Difference of mean predicted and observed survival from which an offset is worth it."""
+
 REPORT_STEM = "calibration"
 """Name of the report's files without their endings."""
 
@@ -77,6 +80,17 @@ class CalibrationReport:
             "chance)"
         )
 
+    def advice(self) -> str | None:
+        """What to do if temperatures alone leave an error that an offset would take away; None if they do not."""
+        after = self.found.after
+        off = [abs(position.predicted - position.observed) for position in after.survival]
+        if self.plan.offsets or max(off) < _BIASED:
+            return None
+        return (
+            f"the drafter is wrong on average, by {max(off):.1%} at position {off.index(max(off)) + 1} even after "
+            "calibration; temperatures cannot shift it, --offsets does"
+        )
+
     def to_json(self) -> str:
         """Every figure; what has no value is null."""
         found = self.found
@@ -91,8 +105,13 @@ class CalibrationReport:
             "fit_counts": found.fit.counts,
             "fit_ece_curve": found.fit.ece_curve.tolist(),
             "worse_positions": [k + 1 for k in found.worse],
-            "mean_ece": {"before": found.before.mean_ece, "after": found.after.mean_ece},
+            "mean_ece": {
+                "before": found.before.mean_ece,
+                "temperatures_alone": found.scaled.mean_ece,
+                "after": found.after.mean_ece,
+            },
             "before": asdict(found.before),
+            "temperatures_alone": asdict(found.scaled),
             "after": asdict(found.after),
             "artefact": json.loads(self.artefact.to_json()),
         }
@@ -114,8 +133,9 @@ class CalibrationReport:
             "other prompts."
         )
         yield ""
-        yield self.verdict()[0].upper() + self.verdict()[1:] + "."
-        yield ""
+        for sentence in filter(None, (self.verdict(), self.advice(), self._both_forms())):
+            yield sentence[0].upper() + sentence[1:] + "."
+            yield ""
         yield "## Survival: the chance that all drafts up to a position are accepted"
         yield ""
         yield markdown_table(_SURVIVAL, self._survival_rows())
@@ -131,10 +151,23 @@ class CalibrationReport:
             "conditional AUROC does not change."
         )
 
+    def _both_forms(self) -> str | None:
+        if self.found.shifted is None:
+            return None
+        return (
+            "`after` is with offsets, which dspark uses; the temperatures alone, which other engines read from the "
+            f"same file, leave {self.found.scaled.mean_ece:.2%}"
+        )
+
+    def _form(self, k: int) -> str:
+        """Temperature, and offset if there are any, of position k."""
+        used = self.found.used
+        return f"{used.temperatures[k]:.2f}" + ("" if used.offsets is None else f" {used.offsets[k]:+.2f}")
+
     def _survival_rows(self) -> list[tuple[str, ...]]:
         both = zip(self.found.before.survival, self.found.after.survival, strict=True)
         rows: list[tuple[str, ...]] = [
-            (str(k + 1), f"{self.artefact.temperatures[k]:.2f}", str(b.count), _share(b.observed),
+            (str(k + 1), self._form(k), str(b.count), _share(b.observed),
              _share(b.predicted), _share(a.predicted), _share(b.ece), _share(a.ece), _share(a.noise),
              _number(b.brier), _number(a.brier), _number(b.auroc), _number(a.auroc))
             for k, (b, a) in enumerate(both)
