@@ -12,6 +12,9 @@ from dspark.evaluation.eval_figures import EvalRow, Summary
 from dspark.evaluation.eval_report import EvalReport
 from dspark.evaluation.panels import Bar, Sheet, grouped_bars
 
+FEW = 20
+"""A position that fewer blocks reached is drawn as not firmly known."""
+
 
 def plot_evaluation(report: EvalReport, folder: Path) -> tuple[str, ...]:
     """Draw what there is to draw, as PNG files.
@@ -89,11 +92,18 @@ def _by_position(
             panel.set_ylim(0, 1.02)
             for row in report.rows:
                 if (row.domain, row.temperature) == (domain, temperature) and row.conditional:
-                    known = [(k, share) for k, share in enumerate(values(row), start=1) if share is not None]
-                    panel.plot(*_columns(known), marker="o", markersize=3, label=row.arm, color=colours[row.arm])
+                    _line(panel, row, values(row), colours[row.arm])
     sheet.label_rows("share")
     sheet.label_columns("position in the block")
     sheet.save(path, _title(report, what))
+
+
+def _line(panel: Any, row: EvalRow, values: Sequence[float | None], colour: str) -> None:
+    """Dotted where it rests on few blocks."""
+    known = [(k, share) for k, share in enumerate(values, start=1) if share is not None]
+    firm = [(k, share) for k, share in known if row.counts.reached_at[k - 1] >= FEW]
+    panel.plot(*_columns(known), linestyle=":", linewidth=1, color=colour)
+    panel.plot(*_columns(firm), marker="o", markersize=3, label=row.arm, color=colour)
 
 
 def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
@@ -138,24 +148,29 @@ def _diagram(panel: Any, quality: Quality, what: str, label: str, colour: str) -
 
 
 def _sweep(report: EvalReport, path: Path) -> None:
-    """Acceptance rate, verify length and tau over the threshold, a row of panels per temperature."""
+    """Acceptance rate, verify length and tau over the threshold; a column per temperature."""
     colours = _colours(report)
     swept = [entry for entry in report.summaries if entry.sweep]
     temperatures = list(dict.fromkeys(entry.temperature for entry in swept))
-    sheet = Sheet(len(temperatures) * 3, 1, (5, 2.2))
-    for place, temperature in enumerate(temperatures):
-        for offset, (what, name) in enumerate(_SWEPT):
-            panel = sheet.panel(3 * place + offset, 0, f"{what}, T = {temperature:g}")
+    sheet = Sheet(len(_SWEPT), len(temperatures), (4.5, 2.5))
+    for column, temperature in enumerate(temperatures):
+        for line, (what, name, bottom) in enumerate(_SWEPT):
+            panel = sheet.panel(line, column, f"{what}, T = {temperature:g}")
             for entry in swept:
                 if entry.temperature == temperature:
-                    panel.plot(*_columns(list(_curve(entry, name))), marker="o", markersize=3, label=entry.arm,
-                               color=colours[entry.arm])  # fmt: skip
-            panel.set_ylim(bottom=0)
+                    points, colour = list(_curve(entry, name)), colours[entry.arm]
+                    panel.plot(*_columns(points), marker="o", markersize=3, label=entry.arm, color=colour)
+            panel.set_ylim(bottom=bottom)
     sheet.label_columns("confidence threshold")
     sheet.save(path, _title(report, "Thresholds, round by round"))
 
 
-_SWEPT = (("acceptance rate", "acceptance_rate"), ("verified a round", "verify_len"), ("tokens per round", "tau"))
+_SWEPT = (
+    ("acceptance rate", "acceptance_rate", 0.0),
+    ("verified a round", "verify_len", 0.0),
+    ("tokens per round", "tau", 1.0),
+)
+"""What is drawn: its title, its name, and where its axis begins."""
 
 
 def _curve(entry: Summary, name: str) -> Iterator[tuple[float, float]]:
