@@ -70,6 +70,13 @@ def test_ctrl_c_while_training(store: Path, on_target: Dspark, monkeypatch: pyte
     assert "the same command goes on from the state in run-2" in one_line(result)
 
 
+def test_dry_run(on_target: Dspark, tmp_path: Path) -> None:
+    result = on_target("train", "tiny", "--dry-run", "optim.steps=50", "--processes", 2, "--flops", "1e12")
+    assert result.exit_code == 0, result.output
+    for said in ("parameters:", "memory of a process:", "storage", "tokens:", "time:", "50 steps of 2 sequences"):
+        assert said in result.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

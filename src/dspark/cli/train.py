@@ -54,7 +54,12 @@ def train(
     """
     folder, assignments = _sorted(words or [])
     if dry_run:
-        _tell_cost(recipe, assignments, data or [], target, processes, flops)
+        with waiting("Starting ..."):
+            from dspark.recipes.cost import estimate_recipe
+        report = estimate_recipe(
+            recipe, assignments, target, data=data or (), stores=store or (), processes=processes, flops=flops
+        )
+        typer.echo(report.to_text(), nl=False)
         return
     with waiting("Starting ..."):
         from dspark.core import InputError
@@ -87,11 +92,3 @@ def _sorted(words: list[str]) -> tuple[Path | None, list[str]]:
     if len(folders) > 1:
         raise InputError(f"expected one folder and NAME=VALUE words behind it, got {folders[1]!r} too")
     return (Path(folders[0]) if folders else None), [word for word in words if "=" in word]
-
-
-def _tell_cost(
-    recipe: str, assignments: list[str], data: list[Path], target: str | None, processes: int, flops: float | None
-) -> None:
-    with waiting("Starting ..."):
-        from dspark.recipes.cost import estimate_recipe
-    typer.echo(estimate_recipe(recipe, assignments, data, target, processes=processes, flops=flops).to_text(), nl=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from dspark.core import InputError
 from dspark.data.synthesis import SynthesisConfig
 from dspark.training.config import TrainConfig
+from dspark.training.cost import TargetSizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +39,12 @@ class Recipe:
     Attributes:
         writing: the conversations.
         training: the drafter and its training.
+        target: the target it is made for, where that is too large to be at hand; estimates go by it.
     """
 
     writing: WritingPlan
     training: TrainConfig
+    target: TargetSizes | None = None
 
 
 def with_seed(plan: WritingPlan, seed: int | None) -> WritingPlan:

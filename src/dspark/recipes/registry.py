@@ -5,11 +5,20 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from dspark.core import InputError
+from dspark.recipes.baselines import dflash, dspark_gated, dspark_one_layer, dspark_rnn, eagle3
 from dspark.recipes.recipe import Recipe
 from dspark.recipes.shipped import shipped
 from dspark.recipes.tiny import tiny
 
-RECIPES = {"shipped": shipped, "tiny": tiny}
+RECIPES = {
+    "shipped": shipped,
+    "tiny": tiny,
+    "dspark-gated": dspark_gated,
+    "dspark-rnn": dspark_rnn,
+    "dspark-1-layer": dspark_one_layer,
+    "dflash": dflash,
+    "eagle3": eagle3,
+}
 """Functions that return complete recipes."""
 
 

@@ -1,0 +1,73 @@
+"""Drafters to compare the shipped one with: same target, taps, data, steps and batches; only the design differs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dspark.data.synthesis import SynthesisConfig
+from dspark.drafters.dspark import HeadType
+from dspark.drafters.eagle3 import Eagle3Config
+from dspark.drafters.losses import LossWeights
+from dspark.recipes import shipped
+from dspark.recipes.recipe import Recipe, WritingPlan
+from dspark.training.config import TrainConfig
+
+
+def dspark_gated() -> Recipe:
+    """DSpark with the gated sequential head."""
+    return _compared(_with_head(HeadType.GATED))
+
+
+def dspark_rnn() -> Recipe:
+    """DSpark with the recurrent sequential head."""
+    return _compared(_with_head(HeadType.RNN))
+
+
+def dspark_one_layer() -> Recipe:
+    """DSpark with half of the backbone."""
+    base = shipped.training()
+    return _compared(replace(base, drafter=replace(shipped.drafter(), num_hidden_layers=1)))
+
+
+def dflash() -> Recipe:
+    """DFlash: the same backbone without sequential and confidence heads, learnt from the text alone."""
+    drafter = replace(
+        shipped.drafter(),
+        head_type=HeadType.NONE,
+        markov_rank=0,
+        enable_confidence_head=False,
+        confidence_head_with_markov=False,
+    )
+    loss = LossWeights(ce=1.0, kl=0.0, tv=0.0, confidence=0.0)
+    return _compared(replace(shipped.training(), drafter=drafter, loss=loss, phases=()))
+
+
+def eagle3() -> Recipe:
+    """Eagle3: one layer that runs token by token, learnt from the target's distributions by soft cross-entropy."""
+    base = shipped.drafter()
+    drafter = Eagle3Config(
+        hidden_size=base.hidden_size,
+        intermediate_size=base.intermediate_size,
+        num_attention_heads=base.num_attention_heads,
+        num_key_value_heads=base.num_key_value_heads,
+        head_dim=base.head_dim,
+        vocab_size=base.vocab_size,
+        target_layer_ids=base.target_layer_ids,
+        num_target_layers=base.num_target_layers,
+        ttt_length=base.block_size,
+        rms_norm_eps=base.rms_norm_eps,
+        rope_theta=base.rope_theta,
+        max_position_embeddings=base.max_position_embeddings,
+        draft_vocab_size=base.draft_vocab_size,
+    )
+    loss = LossWeights(ce=0.0, kl=1.0, tv=0.0, confidence=0.0)
+    return _compared(replace(shipped.training(), drafter=drafter, loss=loss, phases=()))
+
+
+def _with_head(head: HeadType) -> TrainConfig:
+    return replace(shipped.training(), drafter=replace(shipped.drafter(), head_type=head))
+
+
+def _compared(training: TrainConfig) -> Recipe:
+    """The shipped recipe with another training."""
+    return Recipe(writing=WritingPlan(synthesis=SynthesisConfig()), training=training)
