@@ -136,6 +136,19 @@ def test_a_batch_of_eight_is_eight_of_one(online: OnlineSource) -> None:
     assert_close(together, Fetched(**joined), 1e-5)
 
 
+def test_every_sequence_begins_at_position_zero(
+    loaded: LoadedTarget, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rotary embeddings would hide a shift until positions run out."""
+    seen: list[Tensor] = []
+    forward = PackedTarget.forward
+    monkeypatch.setattr(
+        PackedTarget, "forward", lambda self, batch, **how: seen.append(batch.positions) or forward(self, batch, **how)
+    )
+    Capture(loaded.target, TAPS).run([corpus.ids_of(index) for index in range(3)])
+    assert seen[0].tolist() == [place for length in corpus.lengths[:3] for place in range(length)]
+
+
 @pytest.mark.pitfall(41)
 def test_online_equals_the_store(online: OnlineSource, store: StoreSource) -> None:
     """Nothing is lost by a store but what bfloat16 rounds away."""

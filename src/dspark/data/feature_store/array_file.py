@@ -75,7 +75,7 @@ def write_columns(path: Path, columns: Mapping[str, Column], notes: Mapping[str,
             _put(file, digest, _header(columns, notes))
             for column in columns.values():
                 for piece in column.pieces:
-                    _put(file, digest, memoryview(piece.contiguous().view(-1).view(torch.uint8).numpy()))
+                    _put(file, digest, piece.contiguous().view(-1).view(torch.uint8).numpy().data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

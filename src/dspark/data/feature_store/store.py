@@ -50,28 +50,11 @@ class FeatureStore:
         self.corpus = Corpus.joined([view.corpus for view in self._views])
         self.log_z = torch.from_numpy(np.concatenate([view.log_z for view in self._views]))
         self._starts = np.cumsum([0, *(view.corpus.tokens for view in self._views)])
-        self.ids = torch.from_numpy(self.corpus.ids).long()
-        self.mask = torch.from_numpy(self.corpus.mask)
 
     @property
     def spec(self) -> FeatureSpec:
         """What the rows of features are."""
         return self.manifest.spec
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each sequence."""
-        return self.corpus.lengths
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """First row of each sequence, and T."""
-        return self.corpus.offsets
-
-    @property
-    def temperatures(self) -> np.ndarray:
-        """Temperature of each sequence."""
-        return self.corpus.temperatures
 
     def features(self, rows: np.ndarray) -> Tensor:
         """Features of flat token rows [n] -> [n, m * D] bfloat16."""
