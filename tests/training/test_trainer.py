@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from dspark.core import InputError
-from dspark.drafters.dspark.checkpoint import load_checkpoint
+from dspark.drafters.dspark.checkpoint import load_checkpoint, save_checkpoint
 from dspark.drafters.losses import LossWeights
 from dspark.training.config import LossPhase, TrainConfig
 from dspark.training.interrupts import Interrupts
@@ -20,7 +20,7 @@ from dspark.training.optim import OptimConfig, lr_factor
 from dspark.training.run_log import read_log
 from dspark.training.trainer import Trainer
 
-from .counting import CountingSource, V, drafter_config, run_config, trainer
+from .counting import CountingSource, V, borrowed, drafter_config, run_config, trainer
 
 
 def short(steps: int, **changes: Any) -> TrainConfig:
@@ -177,6 +177,19 @@ def test_going_on_from_a_checkpoint(tmp_path: Path) -> None:
     assert resumed._about["started_from"] == provenance["started_from"]
     with pytest.raises(InputError, match="block_size 3, the run's drafter 5"):
         trainer(tmp_path / "third", short(8, drafter=drafter_config(block_size=5)), init_from=best)
+
+
+def test_a_checkpoint_with_matrices_of_its_own(tmp_path: Path) -> None:
+    first = trainer(tmp_path, short(4))
+    first.run()
+    start, target = load_checkpoint(tmp_path / "best"), borrowed()
+    for matrix, fits in ((target.head, True), (target.head.flip(0), False)):
+        save_checkpoint(tmp_path / "own", dataclasses.replace(start, lm_head=matrix, embed=3 * target.embedding))
+        if fits:
+            trainer(tmp_path / "next", short(4), init_from=tmp_path / "own")
+        else:
+            with pytest.raises(InputError, match="has an own LM head, not the target's"):
+                trainer(tmp_path / "next", short(4), init_from=tmp_path / "own")
 
 
 def test_provenance(tmp_path: Path) -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from dspark.core import InputError
 from dspark.drafters.dspark import DSparkCheckpoint, DSparkConfig, DSparkModel, load_checkpoint, save_checkpoint
 from dspark.drafters.dspark.objective import DSparkObjective
 from dspark.drafters.dspark.training_batch import DraftTrainingBatch, padding
-from dspark.drafters.losses import LossWeights, slot_weights
+from dspark.drafters.losses import FrozenTarget, LossWeights, slot_weights
 from dspark.training.anchors import anchor_candidates, drawn_anchors, slots_that_count
-from dspark.training.prepare import choose_draft_vocabulary, feature_scale, frozen_target, initialise
-from dspark.training.trainee import Setting
-
-_MAY_DIFFER = {"num_anchors", "max_position_embeddings"}
+from dspark.training.tapped_trainee import TappedTrainee
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,35 +32,25 @@ class AnchorDraw:
     mask: np.ndarray
 
 
-class DSparkTrainee:
+class DSparkTrainee(TappedTrainee):
     """A drafter with blocks of slots, its data and its losses."""
 
-    muon_prefixes = ("model.layers.", "model.fc.")
+    config: DSparkConfig
+    may_differ = frozenset({"num_anchors", "max_position_embeddings"})
 
-    def __init__(self, config: DSparkConfig, setting: Setting) -> None:
-        """Begin with fresh weights, or with those of ``setting.init_from``.
+    def _build(self) -> DSparkModel:
+        return DSparkModel(self.config)
 
-        Raises:
-            InputError: features the drafter does not read, or a checkpoint of other shapes.
-        """
-        self.config, self._source, self._device = config, setting.source, setting.device
-        self._corpus = setting.source.corpus
-        start = None if setting.init_from is None else _fitting_checkpoint(setting.init_from, config)
-        self._vocabulary, self._scale = self._settle(start, setting)
-        model = initialise(config, setting.seed) if start is None else _unfolded(start.model, self._scale)
-        target = frozen_target(
-            setting.borrowed, self._vocabulary, self._scale, dtype=setting.dtype, device=setting.device
-        )
-        self.module = DSparkObjective(model.to(setting.device), target, setting.loss)
+    def _objective(self, model: nn.Module, target: FrozenTarget, loss: LossWeights) -> DSparkObjective:
+        assert isinstance(model, DSparkModel)
+        return DSparkObjective(model, target, loss)
 
-    def _settle(self, start: DSparkCheckpoint | None, setting: Setting) -> tuple[Tensor, Tensor]:
-        """Draft vocabulary and feature scale: those of the run taken up, else of the checkpoint, else of the data."""
-        if setting.extras is not None:
-            return setting.extras["vocabulary"], setting.extras["feature_scale"]
-        config, known = self.config, None if start is None else start.draft_to_target
-        if known is None:
-            known = choose_draft_vocabulary(self._corpus, config.vocab_size, config.draft_vocab_size)
-        return known, feature_scale(self._source)
+    def _read(self, folder: Path) -> DSparkCheckpoint:
+        return load_checkpoint(folder)
+
+    def _write(self, folder: Path, model: nn.Module, vocabulary: Tensor | None) -> None:
+        assert isinstance(model, DSparkModel)
+        save_checkpoint(folder, DSparkCheckpoint(model=model, draft_to_target=vocabulary))
 
     def usable(self, sequences: np.ndarray) -> np.ndarray:
         """Those with at least one anchor candidate."""
@@ -110,38 +94,3 @@ class DSparkTrainee:
             teacher_rows=torch.from_numpy(teacher_rows),
             mask=torch.from_numpy(draw.mask),
         ).to(self._device)
-
-    def set_loss(self, weights: LossWeights) -> None:
-        """From now on use these weights."""
-        self.module.factors = weights
-
-    def extras(self) -> Mapping[str, Tensor]:
-        """The draft vocabulary [Vd] and the feature scale [m * D]."""
-        return {"vocabulary": self._vocabulary, "feature_scale": self._scale}
-
-    def export(self, folder: Path, weights: Mapping[str, Tensor]) -> None:
-        """Write the drafter in bfloat16, feature scale folded in, without embedding and LM head (the target's)."""
-        model = DSparkModel(self.config)
-        model.load_state_dict({name.removeprefix("model."): value for name, value in weights.items()})
-        with torch.no_grad():
-            model.fc.weight.mul_(self._scale)
-        reduced = self.config.draft_vocab_size is not None
-        save_checkpoint(folder, DSparkCheckpoint(model=model, draft_to_target=self._vocabulary if reduced else None))
-
-
-def _fitting_checkpoint(folder: Path, config: DSparkConfig) -> DSparkCheckpoint:
-    """Read a checkpoint to go on from; InputError if it is not of the run's shapes."""
-    start = load_checkpoint(folder)
-    for field in fields(config):
-        got, wanted = getattr(start.config, field.name), getattr(config, field.name)
-        if got != wanted and field.name not in _MAY_DIFFER:
-            raise InputError(f"{folder} has {field.name} {got}, the run's drafter {wanted}; set drafter.{field.name}")
-    return start
-
-
-def _unfolded(model: DSparkModel, scale: Tensor) -> DSparkModel:
-    """Training weights in float32 of an exported drafter: ``fc`` reads scaled features again."""
-    trained = copy.deepcopy(model).float()
-    with torch.no_grad():
-        trained.fc.weight.div_(scale)
-    return trained

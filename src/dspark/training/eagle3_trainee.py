@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dspark.core import InputError
 from dspark.drafters.dspark.training_batch import padding
 from dspark.drafters.eagle3 import Eagle3Checkpoint, Eagle3Config, Eagle3Model, load_checkpoint, save_checkpoint
 from dspark.drafters.eagle3.objective import Eagle3Objective, step_weights
 from dspark.drafters.eagle3.training_batch import Eagle3TrainingBatch, shifted, steps_that_count, tokens_ahead
-from dspark.drafters.losses import LossWeights
+from dspark.drafters.losses import FrozenTarget, LossWeights
 from dspark.training.anchors import anchor_candidates, drawn_anchors, slots_that_count
-from dspark.training.prepare import choose_draft_vocabulary, feature_scale, frozen_target
-from dspark.training.trainee import Setting
-
-_MAY_DIFFER = {"max_position_embeddings", "step_loss_decay"}
+from dspark.training.tapped_trainee import TappedTrainee
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,35 +35,25 @@ class RowDraw:
     judged: np.ndarray
 
 
-class Eagle3Trainee:
+class Eagle3Trainee(TappedTrainee):
     """A drafter of one layer, its data and its losses."""
 
-    muon_prefixes = ("model.layers.", "model.fc.")
+    config: Eagle3Config
+    may_differ = frozenset({"max_position_embeddings", "step_loss_decay"})
 
-    def __init__(self, config: Eagle3Config, setting: Setting) -> None:
-        """Begin with fresh weights, or with those of ``setting.init_from``.
+    def _build(self) -> Eagle3Model:
+        return Eagle3Model(self.config)
 
-        Raises:
-            InputError: a checkpoint of other shapes.
-        """
-        self.config, self._source, self._device = config, setting.source, setting.device
-        self._corpus = setting.source.corpus
-        start = None if setting.init_from is None else _fitting_checkpoint(setting.init_from, config)
-        self._vocabulary, self._scale = self._settle(start, setting)
-        model = initialise(config, setting.seed) if start is None else _unfolded(start.model, self._scale)
-        target = frozen_target(
-            setting.borrowed, self._vocabulary, self._scale, dtype=setting.dtype, device=setting.device
-        )
-        self.module = Eagle3Objective(model.to(setting.device), target, setting.loss)
+    def _objective(self, model: nn.Module, target: FrozenTarget, loss: LossWeights) -> Eagle3Objective:
+        assert isinstance(model, Eagle3Model)
+        return Eagle3Objective(model, target, loss)
 
-    def _settle(self, start: Eagle3Checkpoint | None, setting: Setting) -> tuple[Tensor, Tensor]:
-        """Draft vocabulary and feature scale: those of the run taken up, else of the checkpoint, else of the data."""
-        if setting.extras is not None:
-            return setting.extras["vocabulary"], setting.extras["feature_scale"]
-        config, known = self.config, None if start is None else start.draft_to_target
-        if known is None:
-            known = choose_draft_vocabulary(self._corpus, config.vocab_size, config.draft_vocab_size)
-        return known, feature_scale(self._source)
+    def _read(self, folder: Path) -> Eagle3Checkpoint:
+        return load_checkpoint(folder)
+
+    def _write(self, folder: Path, model: nn.Module, vocabulary: Tensor | None) -> None:
+        assert isinstance(model, Eagle3Model)
+        save_checkpoint(folder, Eagle3Checkpoint(model=model, draft_to_target=vocabulary))
 
     def usable(self, sequences: np.ndarray) -> np.ndarray:
         """Those with at least one anchor that has a token before it."""
@@ -124,53 +108,3 @@ class Eagle3Trainee:
             taught=torch.from_numpy(draw.taught),
             judged=torch.from_numpy(draw.judged),
         ).to(self._device)
-
-    def set_loss(self, weights: LossWeights) -> None:
-        """From now on use these weights (their decay by slot does not apply; the configuration has one by step)."""
-        self.module.factors = weights
-
-    def extras(self) -> Mapping[str, Tensor]:
-        """The draft vocabulary [Vd] and the feature scale [m * D]."""
-        return {"vocabulary": self._vocabulary, "feature_scale": self._scale}
-
-    def export(self, folder: Path, weights: Mapping[str, Tensor]) -> None:
-        """Write the drafter in bfloat16, feature scale folded in, without embedding and LM head (the target's)."""
-        model = Eagle3Model(self.config)
-        model.load_state_dict({name.removeprefix("model."): value for name, value in weights.items()})
-        with torch.no_grad():
-            model.fc.weight.mul_(self._scale)
-        reduced = self.config.draft_vocab_size is not None
-        save_checkpoint(folder, Eagle3Checkpoint(model=model, draft_to_target=self._vocabulary if reduced else None))
-
-
-def initialise(config: Eagle3Config, seed: int) -> Eagle3Model:
-    """A fresh drafter in float32: small normal weights, unit norms but for the last one.
-
-    The last norm starts small, so that a fresh drafter is not sure of anything.
-    """
-    torch.manual_seed(seed)
-    model = Eagle3Model(config)
-    for parameter in model.parameters():
-        if parameter.ndim == 2:
-            nn.init.normal_(parameter, std=0.02)
-    nn.init.constant_(model.norm.weight, 0.3)
-    nn.init.normal_(model.fc.weight, std=model.fc.in_features**-0.5)
-    return model
-
-
-def _fitting_checkpoint(folder: Path, config: Eagle3Config) -> Eagle3Checkpoint:
-    """Read a checkpoint to go on from; InputError if it is not of the run's shapes."""
-    start = load_checkpoint(folder)
-    for field in fields(config):
-        got, wanted = getattr(start.config, field.name), getattr(config, field.name)
-        if got != wanted and field.name not in _MAY_DIFFER:
-            raise InputError(f"{folder} has {field.name} {got}, the run's drafter {wanted}; set drafter.{field.name}")
-    return start
-
-
-def _unfolded(model: Eagle3Model, scale: Tensor) -> Eagle3Model:
-    """Training weights in float32 of an exported drafter: ``fc`` reads scaled features again."""
-    trained = copy.deepcopy(model).float()
-    with torch.no_grad():
-        trained.fc.weight.div_(scale)
-    return trained

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,6 @@ from torch import Tensor, nn
 
 from dspark.core import InputError
 from dspark.data.corpus import Corpus
-from dspark.drafters.dspark import DSparkConfig, DSparkModel
 from dspark.drafters.losses import FrozenTarget
 from dspark.training.source import FeatureSource
 from dspark.training.trainee import Borrowed
@@ -87,19 +87,20 @@ def frozen_target(
     )
 
 
-def initialise(config: DSparkConfig, seed: int) -> DSparkModel:
+def initialise(build: Callable[[], nn.Module], seed: int) -> nn.Module:
     """A fresh drafter in float32: small normal weights, unit norms but for the last one.
 
     The last norm starts small: slots start as embeddings, and with tied embeddings a unit norm would make a fresh
     drafter all but certain that every token repeats.
     """
     torch.manual_seed(seed)
-    model = DSparkModel(config)
+    model: Any = build()
     for parameter in model.parameters():
         if parameter.ndim == 2:
             nn.init.normal_(parameter, std=0.02)
     nn.init.constant_(model.norm.weight, 0.3)
     nn.init.normal_(model.fc.weight, std=model.fc.in_features**-0.5)
-    if model.markov_head is not None:
-        nn.init.normal_(model.markov_head.markov_w1.weight, std=0.05)
+    head = getattr(model, "markov_head", None)
+    if head is not None:
+        nn.init.normal_(head.markov_w1.weight, std=0.05)
     return model
