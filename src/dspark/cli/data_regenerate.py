@@ -44,20 +44,20 @@ def regenerate(
             metavar="URL", help=f"An OpenAI-compatible server that serves the target, up to /v1; key in {KEY}."
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Its name there [the only one there].", show_default=False)] = None,
+    model: Annotated[str | None, typer.Option(help="Its name there (the only one there).", show_default=False)] = None,
     in_flight: Annotated[int, typer.Option(help="Conversations answered at a time.")] = 64,
     attempts: Annotated[int, typer.Option(help="How often a request to a server is tried.")] = 6,
     temperatures: Temperatures = None,
     top_p: Annotated[float | None, typer.Option(help="Nucleus sampling, in (0, 1].", show_default=False)] = None,
     top_k: Annotated[int | None, typer.Option(help="Keep the k likeliest tokens.", show_default=False)] = None,
-    answer_tokens: Annotated[int | None, typer.Option(help="Longest answer [1024].", show_default=False)] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Longest conversation [4096].", show_default=False)] = None,
+    answer_tokens: Annotated[int | None, typer.Option(help="Longest answer (1024).", show_default=False)] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Longest conversation (4096).", show_default=False)] = None,
     system: Annotated[
         str | None, typer.Option(help="System prompt instead of the prompts' own; '' for none.", show_default=False)
     ] = None,
     thinking: Thinking = None,
     domain: Annotated[
-        str | None, typer.Option(help="What prompts are about that do not say it [name of the file].")
+        str | None, typer.Option(help="What prompts are about that do not say it (the file's name).")
     ] = None,
     duplicates: Repeats = None,
     column: Annotated[str | None, typer.Option(help="Field that holds one user turn, for data without turns.")] = None,
@@ -150,13 +150,13 @@ def _note(file: RegeneratedFile) -> str:
 
 
 def _say(file: RegeneratedFile, left_out: int, answers: Answers) -> None:
-    said = f"{file.path} holds {file.count} conversations, {file.tokens} tokens"
+    said = f"{file.path} holds {_count(file.count, 'conversation')}, {_count(file.tokens, 'token')}"
     if file.cut:
         said += f", {file.cut} with a cut answer"
     if left_out:
-        said += f"; {left_out} repeated prompts were left out"
+        said += f"; {_count(left_out, 'repeated prompt')} left out"
     if file.failed:
-        said += f"; {file.failed} prompts failed, see {file.failures}"
+        said += f"; {_count(file.failed, 'prompt')} failed, see {file.failures}"
     typer.echo(said, err=True)
     differing, counted = getattr(answers, "differing", 0), getattr(answers, "counted", 0)
     if differing:
@@ -165,3 +165,7 @@ def _say(file: RegeneratedFile, left_out: int, answers: Answers) -> None:
             "template gives; does it serve this target, with the same template?",
             err=True,
         )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + "s" * (number != 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +35,7 @@ def stats(
         return
     _print_stats(look.stats)
     for remark in look.remarks:
-        out().print(remark, style="dim")
+        out().print(remark, style="dim", soft_wrap=True)
     for sample in look.samples:
         _print_sample(sample)
 
@@ -53,15 +54,15 @@ def _print_stats(found: Stats) -> None:
         share = group.learnt / group.tokens if group.tokens else 0.0
         table.add_row(name, *(f"{number:,}" for number in numbers), f"{share:.1%}")
     console.print(table)
-    values = found.as_dict()
+    say, values = partial(console.print, soft_wrap=True), found.as_dict()
     for name, what in (("conversation_tokens", "tokens per conversation"), ("answer_tokens", "tokens per answer")):
-        console.print(f"{what}: " + ", ".join(f"{key} {value:g}" for key, value in values[name].items()))
+        say(f"{what}: " + ", ".join(f"{key} {value:g}" for key, value in values[name].items()))
     coverage = ", ".join(f"{size:,}: {share:.2%}" for size, share in found.coverage().items())
-    console.print(f"learnt tokens that the most frequent V tokens are: {coverage or 'nothing is learnt'}")
+    say(f"learnt tokens that the most frequent V tokens are: {coverage or 'nothing is learnt'}")
     doubles = ", ".join(f"{count} {kind}" for kind, count in found.duplicates.items())
-    console.print(f"prompts that came before: {doubles}")
+    say(f"prompts that came before: {doubles}")
     if found.without_answer:
-        console.print(f"conversations of which nothing is learnt: {found.without_answer}")
+        say(f"conversations of which nothing is learnt: {found.without_answer}")
 
 
 def _rows(found: Stats) -> list[tuple[str, Any]]:
@@ -81,4 +82,4 @@ def _print_sample(sample: Sample) -> None:
     for piece, learnt in sample.pieces:
         shown = piece if console.is_terminal or not learnt else f"⟦{piece}⟧"
         text.append(shown, style="green" if learnt else "dim")
-    console.print(text)
+    console.print(text, soft_wrap=True)

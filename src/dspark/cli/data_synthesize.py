@@ -20,15 +20,15 @@ SHARE = re.compile(r"\s*(\d+\.?\d*|\.\d+):(.*)", re.DOTALL)
 
 Temperatures = Annotated[
     str | None,
-    typer.Option(metavar="T:SHARE,...", help="Temperatures of the answers [the recipe's].", show_default=False),
+    typer.Option(metavar="T:SHARE,...", help="Temperatures of the answers (the recipe's).", show_default=False),
 ]
 Thinking = Annotated[
-    bool | None, typer.Option("--thinking/--no-thinking", help="Whether answers start with thoughts [no].")
+    bool | None, typer.Option("--thinking/--no-thinking", help="Whether answers start with thoughts (no).")
 ]
 Repeats = Annotated[
     str | None,
     typer.Option(
-        metavar="keep|exact|near", help="Which repeated user turns are left out [the recipe's].", show_default=False
+        metavar="keep|exact|near", help="Which repeated user turns are left out (the recipe's).", show_default=False
     ),
 ]
 
@@ -48,11 +48,11 @@ def synthesize(
     device: Device = None,
     domains: Annotated[
         str | None,
-        typer.Option(metavar="NAME:SHARE,...", help="chat, math, code [the recipe's].", show_default=False),
+        typer.Option(metavar="NAME:SHARE,...", help="chat, math, code (the recipe's).", show_default=False),
     ] = None,
     languages: Annotated[
         str | None,
-        typer.Option(metavar="CODE:SHARE,...", help="Of openings: en, de, es, fr, pt, zh [en].", show_default=False),
+        typer.Option(metavar="CODE:SHARE,...", help="Of openings: en, de, es, fr, pt, zh (en).", show_default=False),
     ] = None,
     temperatures: Temperatures = None,
     system: Annotated[
