@@ -113,6 +113,14 @@ class TestOffsets:
         assert errors[0] > 0.1
         assert errors[1] < 0.02
 
+    def test_a_position_that_hardly_any_round_reaches_follows_its_predecessor(self):
+        rounds = self._biased(1).take(np.arange(1000))
+        assert rounds.reached[:, 2].sum() > 50 > rounds.reached[:, 3].sum()
+        found = fit_sts(rounds, offsets=True).calibration
+        assert found.temperatures[3] == found.temperatures[2] != found.temperatures[1]
+        assert found.offsets is not None
+        assert found.offsets[3] == found.offsets[2]
+
     def test_mean_survival_is_as_observed(self):
         rounds = self._biased(3)
         survival = rounds.survival(fit_sts(rounds, offsets=True).calibration.apply_array(rounds.confidence))

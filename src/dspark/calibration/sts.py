@@ -2,7 +2,9 @@
 
 A temperature alone cannot correct a head that is wrong on average: where three drafts in ten are accepted and the head
 says 0.6, no temperature gets below 0.5. The fit with offsets is our extension for that case. It goes from left to right
-too, and pairs every temperature with the offset at which mean predicted and mean observed survival are the same.
+too, and pairs every temperature with the offset at which mean predicted and mean observed survival are the same. A
+position that hardly any round reaches says next to nothing about its own offset, and takes over what its predecessor
+has.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ GRID: tuple[float, ...] = tuple(round(0.25 + 0.05 * step, 2) for step in range(7
 
 MAX_OFFSET = 8.0
 """Offsets are sought between minus and plus this, in logits."""
+
+MIN_REACHED = 50
+"""Rounds that must have got to a position, all before it accepted, for an offset of its own."""
 
 MIN_ROUNDS = 200
 """Fewest usable rounds at any position: with fewer, chance alone makes an ECE of several percent."""
@@ -64,18 +69,20 @@ def fit_sts(
     counts = check_enough(rounds, min_rounds, "to calibrate")
     survival = np.ones(len(rounds))
     curve = np.empty((rounds.block_size, len(grid)))
-    temperatures: list[float] = []
-    shifts: list[float] = []
+    best, tried = 0, [0.0] * len(grid)
+    chosen: list[tuple[float, float]] = []
     for k in range(rounds.block_size):
         usable, confidence = rounds.known[:, k], rounds.confidence[:, k]
         before, own, label = survival[usable], confidence[usable], rounds.labels[usable, k]
-        tried = [_matching_offset(before, own, label, t) if offsets else 0.0 for t in grid]
+        follows = offsets and k > 0 and rounds.reached[:, k].sum() < MIN_REACHED
+        if offsets and not follows:
+            tried = [_matching_offset(before, own, label, t) for t in grid]
         curve[k] = [ece(before * scale_confidence(own, t, b), label) for t, b in zip(grid, tried, strict=True)]
-        best = int(np.argmin(curve[k]))
-        temperatures.append(grid[best])
-        shifts.append(tried[best])
-        survival = survival * scale_confidence(confidence, grid[best], tried[best])
-    found = Calibration(temperatures=tuple(temperatures), offsets=tuple(shifts) if offsets else None)
+        best = best if follows else int(np.argmin(curve[k]))
+        chosen.append((grid[best], tried[best]))
+        survival = survival * scale_confidence(confidence, *chosen[k])
+    temperatures, shifts = zip(*chosen, strict=True)
+    found = Calibration(temperatures=temperatures, offsets=shifts if offsets else None)
     return StsFit(calibration=found, ece_curve=curve, counts=counts)
 
 
