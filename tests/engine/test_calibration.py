@@ -156,21 +156,22 @@ class TestChoice:
         assert llm.calibration.calibration == Calibration(temperatures=TEMPERATURES)
 
     def test_a_threshold_follows_the_calibrated_confidence(self, loaded, checkpoint):
-        """Nearly all doubt removed or added moves every confidence across the threshold."""
-        llm = LLM(loaded, drafter=checkpoint, record_rounds=True)
-        drafted = [
-            t for t in llm.generate("the", SamplingParams(max_tokens=20))[0].outputs[0].stats.traces if t.drafted
-        ]
-        least = 0.7
-        flat, sharp = (Calibration(temperatures=(t,) * GAMMA) for t in (1000.0, 0.001))
-        assert any(trace.confidence[0] > 0.51 for trace in drafted)
-        counts = [
-            LLM(loaded, drafter=checkpoint, policy=f"threshold:{least}", calibration=c)
-            .generate("the", SamplingParams(max_tokens=20))[0].outputs[0].stats.verified
-            for c in (flat, sharp)
-        ]  # fmt: skip
-        assert counts[0] == 0
-        assert counts[1] > 0
+        """Nearly all doubt removed or added moves confidences across the threshold."""
+        params = SamplingParams(max_tokens=20, temperature=0.0)
+        stats = LLM(loaded, drafter=checkpoint, record_rounds=True).generate("the", params)[0].outputs[0].stats
+        assert any(trace.drafted and trace.confidence[0] > 0.51 for trace in stats.traces)
+        flat, sharp = (
+            LLM(
+                loaded,
+                drafter=checkpoint,
+                policy="threshold:0.7",
+                calibration=Calibration(temperatures=(temperature,) * GAMMA),
+            ).generate("the", params)[0]
+            for temperature in (1000.0, 0.001)
+        )
+        assert flat.outputs[0].stats.verified == 0
+        assert sharp.outputs[0].stats.verified > 0
+        assert flat.outputs[0].token_ids == sharp.outputs[0].token_ids  # lossless, whatever the calibration
 
     def test_blocks_of_another_size(self, loaded, checkpoint):
         _put(checkpoint, (1.0, 1.0))
