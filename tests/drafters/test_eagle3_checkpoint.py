@@ -101,7 +101,7 @@ def test_reduced_vocabulary_maps(reduced: Path) -> None:
     ("change", "named"),
     [
         (lambda t: t.pop("d2t"), "missing key 'd2t'"),
-        (lambda t: t.update(d2t=t["d2t"].float()), "d2t has dtype torch.float32, expected torch.int64"),
+        (lambda t: t.update(d2t=t["d2t"].float()), "d2t has dtype torch.float32, expected int64 offsets"),
         (lambda t: t["d2t"].__setitem__(0, 61), "d2t must map each draft token to a different id"),
         (lambda t: t["d2t"].__setitem__(0, 3), "d2t must map"),
         (lambda t: t["d2t"].__setitem__(0, -1), "d2t must map"),

@@ -28,6 +28,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 _STORED_AS = {MAP_KEY: torch.int64, MEMBER_KEY: torch.bool}
 _READ_AS = {MAP_KEY: (torch.int64, torch.int32), MEMBER_KEY: (torch.bool,)}
+_MEANING = {MAP_KEY: "int64 offsets from draft ids to target ids", MEMBER_KEY: "bool, true for ids that are drafted"}
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -122,7 +123,7 @@ def offsets_of(ids: Tensor) -> Tensor:
 
 def _account_keys(file: Path, tensors: Mapping[str, Tensor], required: Shapes, allowed: Shapes) -> None:
     unknown, missing = sorted(tensors.keys() - allowed.keys()), sorted(required.keys() - tensors.keys())
-    prefix = _common_prefix(unknown, allowed) if len(unknown) == len(tensors) else ""
+    prefix = _common_prefix(unknown, allowed)
     if prefix:
         raise InputError(
             f"{file}: keys carry the prefix {prefix!r} (e.g. {unknown[0]!r}); expected none, e.g. "
@@ -139,7 +140,7 @@ def _account_values(file: Path, key: str, tensor: Tensor, shape: tuple[int, ...]
         raise InputError(f"{file}: {key} has shape {list(tensor.shape)}, config.json asks for {list(shape)}")
     if key in _READ_AS:
         if tensor.dtype not in _READ_AS[key]:
-            raise InputError(f"{file}: {key} has dtype {tensor.dtype}, expected {_STORED_AS[key]}")
+            raise InputError(f"{file}: {key} has dtype {tensor.dtype}, expected {_MEANING[key]}")
         return
     if not tensor.is_floating_point():
         raise InputError(f"{file}: {key} has dtype {tensor.dtype}, expected floating-point weights")
