@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from dspark.core import InputError
 from dspark.recipes.baselines import dflash, dspark_gated, dspark_one_layer, dspark_rnn, eagle3
+from dspark.recipes.paper import paper_recipes
 from dspark.recipes.recipe import Recipe
 from dspark.recipes.shipped import shipped
 from dspark.recipes.tiny import tiny
@@ -18,6 +19,7 @@ RECIPES = {
     "dspark-1-layer": dspark_one_layer,
     "dflash": dflash,
     "eagle3": eagle3,
+    **paper_recipes(),
 }
 """Functions that return complete recipes."""
 
