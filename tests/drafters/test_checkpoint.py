@@ -233,7 +233,7 @@ def test_failed_save_keeps_the_old_file(folder: Path, monkeypatch: pytest.Monkey
     def full(*_args: object, **_kwargs: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("dspark.drafters.dspark.checkpoint.save_file", full)
+    monkeypatch.setattr("dspark.drafters.checkpoint_files.save_file", full)
     with pytest.raises(InputError, match="No space left"):
         save_checkpoint(folder, DSparkCheckpoint(model=random_model(config_of(), seed=5)))
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
