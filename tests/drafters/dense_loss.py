@@ -1,14 +1,9 @@
-"""The vocabulary loss without chunks, without hand-written gradients, and a scale to weigh it on."""
+"""The vocabulary loss without chunks, without hand-written gradients."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from dspark.drafters.losses import LossWeights, SlotTerms, Teacher
 
@@ -43,23 +38,3 @@ def dense_vocabulary_loss(
 
 def capped(logits: Tensor, softcap: float | None) -> Tensor:
     return logits if softcap is None else softcap * torch.tanh(logits / softcap)
-
-
-class MemoryScale(TorchDispatchMode):
-    """Counts the bytes of all tensors that live because of operations inside the context; ``peak`` is their most."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._live: dict[int, tuple[StorageWeakRef, int]] = {}
-        self.peak = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        before = {t.untyped_storage()._cdata for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
-        result = func(*args, **(kwargs or {}))
-        self._live = {key: entry for key, entry in self._live.items() if not entry[0].expired()}
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, Tensor) and tensor.untyped_storage()._cdata not in before:
-                storage = tensor.untyped_storage()
-                self._live[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
-        self.peak = max(self.peak, sum(size for _, size in self._live.values()))
-        return result

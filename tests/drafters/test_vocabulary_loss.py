@@ -14,8 +14,9 @@ from torch import Tensor
 from dspark.drafters.dspark import HeadType
 from dspark.drafters.dspark.objective import DSparkObjective
 from dspark.drafters.losses import FrozenTarget, LossSums, LossWeights, Teacher, vocabulary_loss
+from dspark.training.memory_scale import MemoryScale
 
-from .dense_loss import MemoryScale, dense_vocabulary_loss
+from .dense_loss import dense_vocabulary_loss
 from .practice import Captured, batch_of, config_for, family_target, frozen
 from .standin import random_model
 

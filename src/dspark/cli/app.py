@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from dspark.cli.bench import bench_app
+from dspark.cli.bench_train import bench_train
 from dspark.cli.calibrate import calibrate
 from dspark.cli.chat import chat
 from dspark.cli.check import check_app
@@ -64,6 +65,7 @@ def _make_app() -> typer.Typer:
     for verb in _VERBS:
         made.command()(verb)
     made.command("eval")(evaluate)
+    bench_app.command("train")(bench_train)
     for name, group in (("bench", bench_app), ("check", check_app), ("data", data_app)):
         made.add_typer(group, name=name)
     return made

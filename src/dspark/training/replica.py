@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import record_function
 
 from dspark.drafters.losses import LossSums
 from dspark.training.config import Parallel
@@ -36,7 +37,8 @@ class Replica:
         with self._exchange(last):
             with self.precision():
                 sums = self._forward(batch)
-            (sums.loss * factor).backward()
+            with record_function("backward"):
+                (sums.loss * factor).backward()
         return sums
 
     @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.profiler import record_function
 
 from dspark.drafters.dspark.experts import RoutingLog
 from dspark.drafters.dspark.model import DSparkModel
@@ -37,12 +38,14 @@ def slot_states(
     model: DSparkModel, batch: DraftTrainingBatch, target: FrozenTarget, routing: RoutingLog | None = None
 ) -> Tensor:
     """Final hidden states of all blocks of the batch, [N, A, G, D]; expert layers note their choices."""
-    features = batch.features.to(target.embedding.dtype) * target.feature_scale
-    context = model.context(features)
-    packed = model.context_keys_values(context, batch.positions)
-    padded = [(keys[batch.gather], values[batch.gather]) for keys, values in packed]
-    embedded = target.embedding[model.block_ids(batch.tokens[..., 0])]
-    return model.blocks(embedded, batch.anchors, padded, batch.key_positions, routing)
+    with record_function("context"):
+        features = batch.features.to(target.embedding.dtype) * target.feature_scale
+        context = model.context(features)
+        packed = model.context_keys_values(context, batch.positions)
+        padded = [(keys[batch.gather], values[batch.gather]) for keys, values in packed]
+    with record_function("backbone"):
+        embedded = target.embedding[model.block_ids(batch.tokens[..., 0])]
+        return model.blocks(embedded, batch.anchors, padded, batch.key_positions, routing)
 
 
 def training_pass(
@@ -51,6 +54,19 @@ def training_pass(
     """Run the drafter with true previous tokens and compute every loss term."""
     routing = None if model.config.num_experts is None else RoutingLog()
     hidden = slot_states(model, batch, target, routing)[batch.mask]  # [n, D]
+    with record_function("heads and loss"):
+        return _losses(model, batch, target, factors, hidden, routing)
+
+
+def _losses(
+    model: DSparkModel,
+    batch: DraftTrainingBatch,
+    target: FrozenTarget,
+    factors: LossWeights,
+    hidden: Tensor,
+    routing: RoutingLog | None,
+) -> LossSums:
+    """Heads and losses of the slots that count, hidden [n, D]."""
     weights = slot_weights(batch.mask, factors.decay)[batch.mask]
     embedded, code = _sequential(model, batch, hidden)
     teacher = Teacher(
