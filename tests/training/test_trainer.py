@@ -43,7 +43,7 @@ def test_it_learns_and_exports(tmp_path: Path) -> None:
     reported: list[int] = []
     outcome = run.run(report=lambda entry: reported.append(entry["step"]))
     assert before.greedy.tau < 1.5
-    assert outcome.validation.greedy.tau > 3.0
+    assert outcome.validation.sampled.tau > 3.0
     assert reported == [120, 240]
     log = read_log(tmp_path)
     assert [entry["step"] for entry in log] == list(range(1, 241))

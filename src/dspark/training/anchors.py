@@ -23,8 +23,13 @@ def slots_that_count(mask: np.ndarray, anchors: np.ndarray, block_size: int) -> 
 
 
 def drawn_anchors(corpus: Corpus, sequence: int, key: tuple[int, ...], count: int) -> np.ndarray:
-    """Up to ``count`` different anchors of a sequence, a function of (key, sequence) alone: int64, in random order."""
+    """Up to ``count`` different anchors of a sequence: int64, in random order, a function of (key, sequence) alone.
+
+    An empty key draws nothing: it takes the first ones, in order.
+    """
     candidates = anchor_candidates(corpus.mask_of(sequence))
+    if not key:
+        return candidates[:count]
     return np.random.default_rng((*key, sequence)).permutation(candidates)[:count]
 
 

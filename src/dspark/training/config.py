@@ -71,6 +71,7 @@ class TrainConfig:
             few anchors each learn fastest.
         micro_batches: parts in which every process goes through its share of a step; more take less memory.
         validation_sequences: held back from training.
+        validation_anchors: of each of them, the first so many in a row: the text as the engine would walk through it.
         validate_every, save_every: steps between validations and between saved states.
         patience: validations without a better tau after which the run ends; None never ends it early.
         ema: decay of an exponential moving average of the weights, which is then validated and exported; None without.
@@ -88,6 +89,7 @@ class TrainConfig:
     anchors_per_sequence: int = 16
     micro_batches: int = 1
     validation_sequences: int = 48
+    validation_anchors: int = 64
     validate_every: int = 200
     save_every: int = 200
     patience: int | None = None
@@ -99,7 +101,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         sizes = ("sequences_per_step", "anchors_per_sequence", "micro_batches", "validation_sequences")
-        for name in (*sizes, "validate_every", "save_every"):
+        for name in (*sizes, "validation_anchors", "validate_every", "save_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be >= 1, got {getattr(self, name)}")
         if self.patience is not None and self.patience < 1:

@@ -81,7 +81,7 @@ class Trainee(Protocol):
         """What is to be learnt from these sequences [N] of the source.
 
         Sequence s draws from ``numpy.random.default_rng((*key, s))`` alone, so that it does not matter how a global
-        batch is cut into micro-batches and ranks.
+        batch is cut into micro-batches and ranks. An empty key takes the first anchors of each sequence, in order.
         """
         ...
 

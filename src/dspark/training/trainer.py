@@ -120,9 +120,9 @@ class Trainer:
             self.trainee,
             self.replica,
             self.ranks,
+            corpus,
             parts=validation_parts(corpus, self.held_back, max(1, config.sequences_per_step // parts)),
-            seed=config.seed,
-            anchors_per_sequence=config.anchors_per_sequence,
+            anchors_per_sequence=config.validation_anchors,
         )
 
     def run(

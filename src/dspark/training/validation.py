@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from dspark.data.corpus import Corpus
-from dspark.training.metrics import Acceptance, acceptance
+from dspark.training.anchors import anchor_candidates
+from dspark.training.metrics import Acceptance, acceptance, round_starts
 from dspark.training.ranks import Ranks
 from dspark.training.replica import Replica
 from dspark.training.trainee import Trainee
@@ -31,29 +32,31 @@ class Validation:
 
 
 class _Part(NamedTuple):
-    """Blocks of one micro-batch, on the CPU."""
+    """Blocks of one micro-batch, on the CPU, and how likely a round starts at each."""
 
     accept: Tensor
     hit: Tensor
     mask: Tensor
+    sampled_starts: Tensor
+    greedy_starts: Tensor
     cold: bool
 
 
 class Validator:
-    """Looks at the same anchors of the same sequences every time; processes take turns."""
+    """Walks through the beginnings of the same sequences every time, as an engine would; processes take turns."""
 
     def __init__(
         self,
         trainee: Trainee,
         replica: Replica,
         ranks: Ranks,
+        corpus: Corpus,
         *,
         parts: list[tuple[np.ndarray, bool]],
-        seed: int,
         anchors_per_sequence: int,
     ) -> None:
         self._trainee, self._replica, self._ranks, self._parts = trainee, replica, ranks, parts
-        self._key, self._anchors = (seed, 3), anchors_per_sequence
+        self._corpus, self._anchors = corpus, anchors_per_sequence
 
     @torch.no_grad()
     def run(self) -> Validation:
@@ -65,16 +68,30 @@ class Validator:
         ordered = [parts[turn] for turn in range(rounds) for parts in everyone if turn < len(parts)]
         cold = [part for part in ordered if part.cold]
         return Validation(
-            sampled=acceptance(torch.cat([p.accept for p in ordered]), torch.cat([p.mask for p in ordered])),
-            greedy=acceptance(_joined([p.hit for p in cold]), _joined([p.mask for p in cold]).bool()),
+            sampled=_estimate([(part.accept, part.mask, part.sampled_starts) for part in ordered]),
+            greedy=_estimate([(part.hit, part.mask, part.greedy_starts) for part in cold]),
         )
 
     def _mine(self) -> Iterator[_Part]:
         for sequences, cold in self._parts[self._ranks.rank :: self._ranks.world]:
-            batch = self._trainee.batch(self._trainee.draw(sequences, self._key, self._anchors))
+            batch = self._trainee.batch(self._trainee.draw(sequences, (), self._anchors))
             with self._replica.precision():
                 sums = self._replica.module(batch)
-            yield _Part(sums.accept.cpu(), sums.hit.cpu(), sums.mask.cpu(), cold)
+            accept, hit, mask = sums.accept.cpu(), sums.hit.cpu(), sums.mask.cpu()
+            sampled, greedy = (self._starts(sequences, rates, mask) for rates in (accept, hit))
+            yield _Part(accept, hit, mask, sampled, greedy, cold)
+
+    def _starts(self, sequences: np.ndarray, rates: Tensor, mask: Tensor) -> Tensor:
+        """Weights of blocks [N * A]: how likely a round starts there."""
+        weights = torch.zeros(len(sequences), self._anchors, dtype=torch.float64)
+        shape = (len(sequences), self._anchors, -1)
+        for row, own_rates, own_mask, sequence in zip(
+            weights, rates.view(shape), mask.view(shape), sequences, strict=True
+        ):
+            count = int(own_mask[:, 0].sum())
+            positions = anchor_candidates(self._corpus.mask_of(int(sequence)))[: self._anchors]
+            row[:count] = round_starts(own_rates[:count], own_mask[:count], positions[len(positions) - count :])
+        return weights.flatten()
 
 
 def validation_parts(corpus: Corpus, held_back: np.ndarray, size: int) -> list[tuple[np.ndarray, bool]]:
@@ -84,5 +101,9 @@ def validation_parts(corpus: Corpus, held_back: np.ndarray, size: int) -> list[t
     return [(group[i : i + size], cold) for group, cold in kinds for i in range(0, len(group), size)]
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
-    return torch.cat(parts) if parts else torch.zeros(0, 1)
+def _estimate(parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Acceptance:
+    """Over the blocks of all parts: rates, mask, weights."""
+    if not parts:
+        return acceptance(torch.zeros(0, 1), torch.zeros(0, 1, dtype=torch.bool))
+    rates, mask, weights = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    return acceptance(rates, mask, weights)
