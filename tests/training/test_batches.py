@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from dspark.drafters.dspark import DSparkConfig
 from dspark.drafters.losses import LossWeights
 from dspark.training.anchors import Epochs, hold_back
 from dspark.training.dspark_trainee import DSparkTrainee
@@ -13,7 +14,7 @@ from dspark.training.trainee import Setting
 from .counting import CountingSource, borrowed, drafter_config
 
 
-def trainee(source: CountingSource) -> DSparkTrainee:
+def trainee(source: CountingSource, config: DSparkConfig | None = None) -> DSparkTrainee:
     setting = Setting(
         source=source,
         borrowed=borrowed(),
@@ -22,7 +23,7 @@ def trainee(source: CountingSource) -> DSparkTrainee:
         seed=0,
         loss=LossWeights(),
     )
-    return DSparkTrainee(drafter_config(), setting)
+    return DSparkTrainee(config or drafter_config(), setting)
 
 
 def test_batches_are_the_sequences() -> None:

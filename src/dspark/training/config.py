@@ -44,18 +44,27 @@ class Parallel(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LossPhase(LossWeights):
-    """Loss weights for a part of the run.
+    """Loss weights for a part of the run, and what its batches look like.
 
     Attributes:
         share: of all steps.
+        block_size: slots of a block; None for as many as the drafter proposes. Short blocks leave time for more
+            anchors, and the first slots are the ones that matter while a drafter is young.
+        anchors_per_sequence: None for that of the run.
     """
 
     share: float
+    block_size: int | None = None
+    anchors_per_sequence: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.share < 1:
             raise InputError(f"the share of a phase must be between 0 and 1, got {self.share}")
+        for name in ("block_size", "anchors_per_sequence"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"the {name} of a phase must be >= 1 or none, got {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +84,8 @@ class TrainConfig:
         validate_every, save_every: steps between validations and between saved states.
         patience: validations without a better tau after which the run ends; None never ends it early.
         ema: decay of an exponential moving average of the weights, which is then validated and exported; None without.
+        trained: beginnings of the names of the weights that are trained (``confidence_head``, ``layers.1``); all for
+            none. The rest stays as it is.
         bf16: compute in bfloat16 over float32 master weights.
         parallel: how several processes share the run, when there are several.
         tensorboard: also write event files for TensorBoard.
@@ -94,6 +105,7 @@ class TrainConfig:
     save_every: int = 200
     patience: int | None = None
     ema: float | None = None
+    trained: tuple[str, ...] = ()
     bf16: bool = True
     parallel: Parallel = Parallel.DDP
     tensorboard: bool = False
@@ -111,14 +123,25 @@ class TrainConfig:
         if sum(phase.share for phase in self.phases) >= 1:
             raise InputError("the shares of the phases must add up to less than 1; the rest is for the last one")
 
-    def loss_at(self, step: int) -> LossWeights:
-        """Loss weights of a 0-based step."""
+    def phase_at(self, step: int) -> LossPhase | None:
+        """The phase of a 0-based step; None when all phases are over."""
         end = 0.0
         for phase in self.phases:
             end += phase.share * self.optim.steps
             if step < end:
                 return phase
-        return self.loss
+        return None
+
+    def loss_at(self, step: int) -> LossWeights:
+        """Loss weights of a 0-based step."""
+        return self.phase_at(step) or self.loss
+
+    def blocks_at(self, step: int) -> tuple[int, int | None]:
+        """Anchors per sequence and slots per block (None: the drafter's) of a 0-based step."""
+        phase = self.phase_at(step)
+        if phase is None:
+            return self.anchors_per_sequence, None
+        return phase.anchors_per_sequence or self.anchors_per_sequence, phase.block_size
 
     def to_json(self) -> dict[str, Any]:
         """All fields as JSON values."""

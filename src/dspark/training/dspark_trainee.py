@@ -56,14 +56,17 @@ class DSparkTrainee(TappedTrainee):
         """Those with at least one anchor candidate."""
         return np.array([s for s in sequences if len(anchor_candidates(self._corpus.mask_of(s)))], dtype=np.int64)
 
-    def draw(self, sequences: np.ndarray, key: tuple[int, ...], anchors_per_sequence: int) -> AnchorDraw:
+    def draw(
+        self, sequences: np.ndarray, key: tuple[int, ...], anchors_per_sequence: int, block_size: int | None = None
+    ) -> AnchorDraw:
         """Draw anchors uniformly without replacement from each of the sequences [N]."""
         shape = (len(sequences), anchors_per_sequence)
-        anchors, mask = np.zeros(shape, np.int64), np.zeros((*shape, self.config.block_size), bool)
+        slots = block_size or self.config.block_size
+        anchors, mask = np.zeros(shape, np.int64), np.zeros((*shape, slots), bool)
         for row, sequence in enumerate(sequences.tolist()):
             drawn = drawn_anchors(self._corpus, sequence, key, anchors_per_sequence)
             anchors[row, : len(drawn)] = drawn
-            mask[row, : len(drawn)] = slots_that_count(self._corpus.mask_of(sequence), drawn, self.config.block_size)
+            mask[row, : len(drawn)] = slots_that_count(self._corpus.mask_of(sequence), drawn, slots)
         return AnchorDraw(sequences=sequences, anchors=anchors, mask=mask)
 
     def weight(self, draw: AnchorDraw) -> float:
@@ -74,7 +77,7 @@ class DSparkTrainee(TappedTrainee):
         """Fetch features and teacher rows of the drawn blocks."""
         lengths = self._corpus.lengths[draw.sequences]
         firsts = np.cumsum(lengths) - lengths
-        within = np.minimum(draw.anchors[..., None] + np.arange(self.config.block_size + 1), lengths[:, None, None] - 1)
+        within = np.minimum(draw.anchors[..., None] + np.arange(draw.mask.shape[-1] + 1), lengths[:, None, None] - 1)
         flat = firsts[:, None, None] + within  # rows of the packed sequences
         taught, places = np.unique(flat[..., :-1][draw.mask], return_inverse=True)
         teacher_rows = np.zeros(draw.mask.shape, np.int64)

@@ -60,9 +60,11 @@ class Eagle3Trainee(TappedTrainee):
         masks = (self._corpus.mask_of(sequence) for sequence in sequences)
         return sequences[[bool((anchor_candidates(mask) > 0).any()) for mask in masks]]
 
-    def draw(self, sequences: np.ndarray, key: tuple[int, ...], anchors_per_sequence: int) -> RowDraw:
+    def draw(
+        self, sequences: np.ndarray, key: tuple[int, ...], anchors_per_sequence: int, block_size: int | None = None
+    ) -> RowDraw:
         """Draw the anchors that a parallel drafter would draw from the sequences [N], and take the rows before them."""
-        steps = self.config.ttt_length
+        steps = block_size or self.config.ttt_length
         shape = (len(sequences), anchors_per_sequence)
         rows = np.zeros(shape, np.int64)
         taught, judged = np.zeros((*shape, steps), bool), np.zeros((*shape, steps), bool)
@@ -81,7 +83,7 @@ class Eagle3Trainee(TappedTrainee):
 
     def batch(self, draw: RowDraw) -> Eagle3TrainingBatch:
         """Fetch features and teacher rows of the drawn rows."""
-        lengths, steps = self._corpus.lengths[draw.sequences], self.config.ttt_length
+        lengths, steps = self._corpus.lengths[draw.sequences], draw.taught.shape[-1]
         firsts = np.cumsum(lengths) - lengths
         chosen = draw.taught | draw.judged
         ahead = firsts[:, None, None] + draw.rows[..., None] + 1 + np.arange(steps)  # rows of the packed sequences

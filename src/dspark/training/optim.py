@@ -61,19 +61,42 @@ def build_optimizers(module: nn.Module, muon_prefixes: tuple[str, ...], config: 
     Raises:
         InputError: Muon for weights that are cut into pieces (FSDP2): it needs whole matrices.
     """
-    named = dict(module.named_parameters())
+    named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     whole = {name: p for name, p in named.items() if p.ndim == 2 and name.startswith(muon_prefixes)}
     matrices = whole if config.muon_lr is not None else {}
     rest = [parameter for name, parameter in named.items() if name not in matrices]
-    optimizers: list[Optimizer] = [
-        AdamW(rest, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay, foreach=True)
-    ]
-    if config.muon_lr is not None:
+    optimizers: list[Optimizer] = []
+    if rest:
+        optimizers.append(AdamW(rest, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay, foreach=True))
+    if config.muon_lr is not None and matrices:
         if any(isinstance(parameter, DTensor) for parameter in matrices.values()):
             raise InputError("Muon needs whole matrices, fsdp2 cuts them; set optim.muon_lr=none or parallel=ddp")
         decay, rate = config.weight_decay, config.muon_lr
         optimizers.append(Muon(list(matrices.values()), lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
     return optimizers
+
+
+def train_only(module: nn.Module, prefixes: tuple[str, ...]) -> None:
+    """Freeze all weights of the model inside an objective but those whose names begin so; none given freezes nothing.
+
+    Raises:
+        InputError: nothing would be left to train.
+    """
+    if not prefixes:
+        return
+    names = []
+    for name, parameter in module.named_parameters():
+        own = name.removeprefix("model.")
+        parameter.requires_grad_(own.startswith(prefixes))
+        names.append(own)
+    unknown = [prefix for prefix in prefixes if not any(name.startswith(prefix) for name in names)]
+    if unknown:
+        raise InputError(f"no weights begin with {', '.join(unknown)}; there are {', '.join(_roots(names))}")
+
+
+def _roots(names: list[str]) -> list[str]:
+    """First parts of dotted names, each once."""
+    return list(dict.fromkeys(name.split(".")[0] for name in names))
 
 
 def set_lr(optimizers: list[Optimizer], step: int, config: OptimConfig) -> None:

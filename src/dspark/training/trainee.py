@@ -77,11 +77,14 @@ class Trainee(Protocol):
         """Those of the sequence indices [n] that something can be learnt from."""
         ...
 
-    def draw(self, sequences: np.ndarray, key: tuple[int, ...], anchors_per_sequence: int) -> Any:
+    def draw(
+        self, sequences: np.ndarray, key: tuple[int, ...], anchors_per_sequence: int, block_size: int | None = None
+    ) -> Any:
         """What is to be learnt from these sequences [N] of the source.
 
         Sequence s draws from ``numpy.random.default_rng((*key, s))`` alone, so that it does not matter how a global
         batch is cut into micro-batches and ranks. An empty key takes the first anchors of each sequence, in order.
+        Blocks have ``block_size`` slots, by default as many as the drafter proposes.
         """
         ...
 

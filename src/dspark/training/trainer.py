@@ -18,7 +18,7 @@ from dspark.training.config import TrainConfig
 from dspark.training.ema import MovingAverage
 from dspark.training.interrupts import Interrupts
 from dspark.training.kinds import make_trainee
-from dspark.training.optim import build_optimizers, clip_gradients, set_lr
+from dspark.training.optim import build_optimizers, clip_gradients, set_lr, train_only
 from dspark.training.provenance import describe_run, write_provenance
 from dspark.training.ranks import Ranks
 from dspark.training.replica import gathered, make_replica
@@ -97,6 +97,7 @@ class Trainer:
             init_from=None if saved else init_from,
         )
         self.trainee = make_trainee(config.drafter, setting)
+        train_only(self.trainee.module, config.trained)
         self.replica = make_replica(self.trainee.module, self.ranks, config.parallel, device=device, bf16=config.bf16)
         self.optimizers = build_optimizers(self.trainee.module, self.trainee.muon_prefixes, config.optim)
         self.average = None if config.ema is None else MovingAverage(self.trainee.module, config.ema)
@@ -192,7 +193,7 @@ class Trainer:
         self.trainee.set_loss(config.loss_at(step))
         parts = np.array_split(self._epochs.at(step), self.ranks.world * config.micro_batches)
         mine = parts[self.ranks.rank :: self.ranks.world]
-        draws = [self.trainee.draw(part, (config.seed, 2, step), config.anchors_per_sequence) for part in mine]
+        draws = [self.trainee.draw(part, (config.seed, 2, step), *config.blocks_at(step)) for part in mine]
         weight = sum(self.trainee.weight(draw) for draw in draws)
         weight, stop = self.ranks.sums([weight, float(interrupts.caught)], self._device)
         if stop:
@@ -252,13 +253,12 @@ class Trainer:
         self._started_from = saved.identity["started_from"]
 
     def _keep_if_best(self, validation: Validation) -> None:
-        """Export the checkpoint when tau has improved."""
+        """Export the checkpoint when tau has improved; as good is enough where only a part of the weights moves."""
         progress = self.progress
-        if validation.tau > progress.best_tau:
-            progress.best_tau, progress.best_step, progress.stale = validation.tau, progress.step, 0
+        progress.stale = 0 if validation.tau > progress.best_tau else progress.stale + 1
+        if progress.stale == 0 or (self.config.trained and validation.tau == progress.best_tau):
+            progress.best_tau, progress.best_step = validation.tau, progress.step
             self.export(self.folder / "best", validation)
-        else:
-            progress.stale += 1
 
     def _out_of_patience(self) -> bool:
         return self.config.patience is not None and self.progress.stale >= self.config.patience

@@ -17,9 +17,9 @@ from dspark.drafters.dspark.experts import RoutingLog
 from dspark.drafters.dspark.heads import ConfidenceHead, build_sequential_head
 
 
-def block_ids(config: DSparkConfig, anchor_tokens: Tensor) -> Tensor:
-    """Input ids of blocks, [anchor, MASK, .., MASK]: [..] int64 -> [.., G] int64."""
-    ids = anchor_tokens.new_full((*anchor_tokens.shape, config.block_size), config.mask_token_id)
+def block_ids(config: DSparkConfig, anchor_tokens: Tensor, block_size: int | None = None) -> Tensor:
+    """Input ids of blocks, [anchor, MASK, .., MASK]: [..] int64 -> [.., G] int64; G is the drafter's if not given."""
+    ids = anchor_tokens.new_full((*anchor_tokens.shape, block_size or config.block_size), config.mask_token_id)
     ids[..., 0] = anchor_tokens
     return ids
 
@@ -53,9 +53,9 @@ class DSparkModel(nn.Module):
         tables = self.rotary.tables(positions, context.dtype)
         return [layer.self_attn.keys_values(context, tables) for layer in self.draft_layers()]
 
-    def block_ids(self, anchor_tokens: Tensor) -> Tensor:
-        """Input ids of blocks, [anchor, MASK, .., MASK]: [..] int64 -> [.., G] int64."""
-        return block_ids(self.config, anchor_tokens)
+    def block_ids(self, anchor_tokens: Tensor, block_size: int | None = None) -> Tensor:
+        """Input ids of blocks, [anchor, MASK, .., MASK]: [..] int64 -> [.., G] int64; the drafter's G by default."""
+        return block_ids(self.config, anchor_tokens, block_size)
 
     def blocks(
         self,
@@ -78,7 +78,7 @@ class DSparkModel(nn.Module):
         Returns:
             [N, A, G, D] final hidden states (after the last norm).
         """
-        slots = anchors[..., None] + torch.arange(self.config.block_size, device=anchors.device)  # [N, A, G]
+        slots = anchors[..., None] + torch.arange(embedded.shape[-2], device=anchors.device)  # [N, A, G]
         tables = self.rotary.tables(slots, embedded.dtype)
         unseen = self._unseen(slots, anchors, key_positions)
         for layer, layer_context in zip(self.layers, context, strict=True):

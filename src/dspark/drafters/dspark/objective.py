@@ -44,7 +44,7 @@ def slot_states(
         packed = model.context_keys_values(context, batch.positions)
         padded = [(keys[batch.gather], values[batch.gather]) for keys, values in packed]
     with record_function("backbone"):
-        embedded = target.embedding[model.block_ids(batch.tokens[..., 0])]
+        embedded = target.embedding[model.block_ids(batch.tokens[..., 0], batch.mask.shape[-1])]
         return model.blocks(embedded, batch.anchors, padded, batch.key_positions, routing)
 
 
