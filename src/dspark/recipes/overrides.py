@@ -78,7 +78,7 @@ def _read(text: str, hint: Any) -> Any:
         if len(kinds) > 1 and len(parts) != len(kinds):
             raise ValueError(text)
         return tuple(_read(part, kinds[place % len(kinds)]) for place, part in enumerate(parts))
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         types_of, pairs = get_type_hints(hint), [part.split(":") for part in text.split(",")]
         return hint(**{name.strip(): _read(value.strip(), types_of[name.strip()]) for name, value in pairs})
     if origin is Mapping:

@@ -6,8 +6,8 @@ from dspark.data.synthesis import SynthesisConfig
 from dspark.drafters.dspark import DSparkConfig, HeadType
 from dspark.drafters.losses import LossWeights
 from dspark.recipes.recipe import Recipe, WritingPlan
-from dspark.training.optim import OptimConfig
 from dspark.training.config import TrainConfig
+from dspark.training.optim import OptimConfig
 
 
 def shipped() -> Recipe:
