@@ -1,6 +1,6 @@
 # Two commands for a fresh machine: `make demo` and `make test`. Everything they install lives in .venv.
 .NOTPARALLEL:
-.PHONY: help demo test venv format lint types walls unit lock clean
+.PHONY: help demo test drafter venv format lint types walls unit lock clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -23,6 +23,9 @@ demo: venv ## the default model with and without DSpark, side by side
 	@$(BIN)/dspark demo $(ARGS)
 
 test: lint types walls unit ## all checks: what CI runs
+
+drafter: venv ## train the shipped drafter anew, from nothing but its target (hours)
+	@scripts/drafter.sh
 
 venv: ## set up .venv (the other targets do this by themselves)
 	@scripts/setup.sh

@@ -8,11 +8,12 @@ from dspark.core import InputError
 from dspark.recipes.baselines import dflash, dspark_gated, dspark_one_layer, dspark_rnn, eagle3
 from dspark.recipes.paper import paper_recipes
 from dspark.recipes.recipe import Recipe
-from dspark.recipes.shipped import shipped
+from dspark.recipes.shipped import confidence, shipped
 from dspark.recipes.tiny import tiny
 
 RECIPES = {
     "shipped": shipped,
+    "confidence": confidence,
     "tiny": tiny,
     "dspark-gated": dspark_gated,
     "dspark-rnn": dspark_rnn,

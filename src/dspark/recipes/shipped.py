@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dspark.data.synthesis import SynthesisConfig
 from dspark.drafters.dspark import DSparkConfig, HeadType
 from dspark.drafters.losses import LossWeights
 from dspark.recipes.recipe import Recipe, WritingPlan
-from dspark.training.config import TrainConfig
+from dspark.training.config import LossPhase, TrainConfig
 from dspark.training.optim import OptimConfig
+
+_CONFIDENCE = 0.3
 
 
 def shipped() -> Recipe:
@@ -16,18 +20,39 @@ def shipped() -> Recipe:
 
 
 def training() -> TrainConfig:
-    """The run: a loss with a gradient where the distributions hardly overlap yet, Muon for the matrices.
+    """The run: short blocks and a loss with a gradient where the distributions hardly overlap yet, then the real thing.
 
-    1,500 conversations (about 310,000 tokens) and 1,200 steps, about an hour on two cores. The drafter overfits beyond
-    that; for a better one, write more conversations before training longer.
+    Meant for a million tokens and more; with less the drafter learns its text by heart. A step takes about two seconds
+    of one core.
     """
     return TrainConfig(
         drafter=drafter(),
-        loss=LossWeights(ce=0.2, kl=0.8, tv=0.8, confidence=0.3),
-        optim=OptimConfig(lr=2e-3, muon_lr=2e-3, warmup=40, steps=1_200, decay_share=0.5),
+        phases=(
+            LossPhase(share=0.6, block_size=4, anchors_per_sequence=28, ce=0.1, kl=1.0, tv=0.5, confidence=_CONFIDENCE),
+        ),
+        loss=LossWeights(ce=0.2, kl=0.7, tv=1.0, confidence=_CONFIDENCE),
+        optim=OptimConfig(lr=2e-3, muon_lr=2e-3, warmup=40, steps=3_000, decay_share=0.4),
         sequences_per_step=16,
         anchors_per_sequence=16,
     )
+
+
+def confidence() -> Recipe:
+    """The confidence head alone, on text that the rest has not learnt from: there, acceptance is what it will be.
+
+    Goes on from a trained drafter (``--init-from``).
+    """
+    base = training()
+    alone = replace(
+        base,
+        phases=(),
+        loss=LossWeights(ce=0.0, kl=0.0, tv=0.0, confidence=1.0),
+        optim=OptimConfig(lr=2e-3, warmup=10, steps=150),
+        anchors_per_sequence=24,
+        validate_every=50,
+        trained=("confidence_head",),
+    )
+    return Recipe(writing=WritingPlan(synthesis=SynthesisConfig()), training=alone)
 
 
 def drafter() -> DSparkConfig:
