@@ -11,6 +11,7 @@ import torch
 
 from dspark.core import InputError
 from dspark.data.corpus import Corpus
+from dspark.recipes.training_curve import draw_curve
 from dspark.target import LoadedTarget, PackedTarget
 from dspark.training.config import TrainConfig
 from dspark.training.online_source import OnlineSource
@@ -78,10 +79,14 @@ class TrainingRun:
         try:
             outcome = self._trainer.run(tell, lambda step, entry: progress(step, f"loss {entry['loss']:.3f}{tau}"))
         except KeyboardInterrupt:
+            if self._trainer.ranks.first:
+                draw_curve(self._trainer.folder)
             raise KeyboardInterrupt(
                 f"interrupted at step {self._trainer.progress.step}; the same command goes on from the state in "
                 f"{self._trainer.folder}"
             ) from None
+        if self._trainer.ranks.first:
+            draw_curve(self._trainer.folder)
         last, how = outcome.validation, outcome.progress
         early = f" early, as tau did not improve any more after step {how.best_step}" if outcome.stopped_early else ""
         return (
