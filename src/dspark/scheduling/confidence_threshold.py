@@ -8,6 +8,8 @@ import numpy as np
 
 from dspark.core import InputError
 from dspark.scheduling.plan_view import PlanView
+from dspark.scheduling.reveal import Reveal
+from dspark.scheduling.step_view import Ints, StepOutcome, StepView
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,14 @@ class ConfidenceThreshold:
         trusted = np.logical_and.accumulate(view.confidence_array() >= self.t, axis=1)  # [R, G]
         lengths = np.minimum(trusted.sum(axis=1), view.proposed)
         return tuple(lengths.tolist())
+
+    def begin_step(self, view: StepView) -> Ints:
+        """Whole blocks: what they are worth is known only when they are drafted."""
+        return view.limits
+
+    def admit(self, reveal: Reveal) -> None:
+        """Leading slots at or above the threshold."""
+        reveal.admit_trusted(self.t)
+
+    def outcome(self, outcome: StepOutcome) -> None:
+        """Nothing to learn."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from dspark.core import InputError
 from dspark.scheduling.plan_view import PlanView
+from dspark.scheduling.reveal import Reveal
+from dspark.scheduling.step_view import Ints, StepOutcome, StepView
 
 
 @dataclass(frozen=True)
@@ -40,3 +44,14 @@ class FixedLength:
         if self.k is None:
             return view.proposed
         return tuple([min(self.k, proposed) for proposed in view.proposed])
+
+    def begin_step(self, view: StepView) -> Ints:
+        """No more than what will be verified."""
+        return view.limits if self.k is None else np.minimum(view.limits, self.k)
+
+    def admit(self, reveal: Reveal) -> None:
+        """All that was drafted."""
+        reveal.admit_first(reveal.proposed if self.k is None else np.minimum(reveal.proposed, self.k))
+
+    def outcome(self, outcome: StepOutcome) -> None:
+        """Nothing to learn."""

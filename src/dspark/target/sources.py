@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from platformdirs import user_cache_dir
-
 from dspark.core import InputError
+from dspark.core.cache_folder import cache_dir as cache_dir
 
 DEFAULT_TARGET = "smollm2-135m"
 """SmolLM2-135M-Instruct (Apache-2.0), a GGUF file inside the registry package :data:`DEFAULT_PACKAGE`."""
@@ -45,11 +43,6 @@ class HubModel:
 
 
 Source = Directory | GGUFFile | HubModel
-
-
-def cache_dir() -> Path:
-    """Where converted models are kept: ``DSPARK_CACHE``, else the user's cache folder."""
-    return Path(os.environ.get("DSPARK_CACHE") or user_cache_dir("dspark"))
 
 
 def resolve(spec: str) -> Source:
