@@ -39,9 +39,10 @@ def draw_curve(folder: Path) -> Path | None:
 
 
 def _plot_tau(panel: Any, hours: Sequence[float], entries: Sequence[Mapping[str, Any]]) -> None:
-    for kind in ("sampled", "greedy"):
+    for kind, style in (("sampled", "-"), ("greedy", "--")):
         if entries[-1][kind]["blocks"]:
-            panel.plot(hours, [entry[kind]["tau"] for entry in entries], marker=".", label=f"tau, {kind}")
+            taus = [entry[kind]["tau"] for entry in entries]
+            panel.plot(hours, taus, style, color="0.2", marker=".", label=f"tau, {kind}")
 
 
 def _plot_positions(panel: Any, hours: Sequence[float], entries: Sequence[Mapping[str, Any]]) -> None:
