@@ -42,11 +42,20 @@ def costs() -> LiveCosts:
     )
 
 
-def step(policy: StepPolicy, number: int, rng: np.random.Generator) -> dict[str, float]:
-    """One step; seconds of its parts."""
+def blocks(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Confidences and what will be accepted of whole blocks, drawn before the clock runs."""
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(count):
+        confidence = rng.beta(8, 2, (REQUESTS, BLOCK))
+        hits = rng.random((REQUESTS, BLOCK)) < confidence
+        drawn.append((confidence, np.logical_and.accumulate(hits, axis=1).sum(axis=1)))
+    return drawn
+
+
+def step(policy: StepPolicy, number: int, confidence: np.ndarray, would_accept: np.ndarray) -> dict[str, float]:
+    """One step; seconds of processor time of its parts."""
     slots = np.arange(REQUESTS)
     limits = np.full(REQUESTS, BLOCK)
-    confidence = rng.beta(8, 2, (REQUESTS, BLOCK))
     start = time.thread_time()
     view = StepView(step=number, slots=slots, generations=slots, limits=limits, context=300.0)
     wanted = policy.begin_step(view)
@@ -55,8 +64,6 @@ def step(policy: StepPolicy, number: int, rng: np.random.Generator) -> dict[str,
     policy.admit(reveal)
     admitted = time.thread_time()
     lengths = reveal.lengths
-    hits = (rng.random((REQUESTS, BLOCK)) < confidence) & (np.arange(BLOCK) < lengths[:, None])
-    accepted = np.logical_and.accumulate(hits, axis=1).sum(axis=1)
     rows = REQUESTS + int(lengths.sum())
     policy.outcome(
         StepOutcome(
@@ -65,7 +72,7 @@ def step(policy: StepPolicy, number: int, rng: np.random.Generator) -> dict[str,
             generations=slots,
             proposed=wanted,
             verified=lengths,
-            accepted=accepted,
+            accepted=np.minimum(would_accept, lengths),
             stated=reveal.close(),
             rows=rows,
             context=300.0,
@@ -79,10 +86,10 @@ def step(policy: StepPolicy, number: int, rng: np.random.Generator) -> dict[str,
 def main() -> None:
     """Print medians."""
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    drawn = blocks(32)
     for kind in (EarlyStop, PastCapacity):
-        rng = np.random.default_rng(0)
         policy = kind(costs(), block_size=BLOCK, num_slots=REQUESTS, options=ChooserOptions())
-        parts = [step(policy, number, rng) for number in range(steps)][20:]
+        parts = [step(policy, number, *drawn[number % len(drawn)]) for number in range(steps)][20:]
         begin, admit = (1e3 * float(np.median([part[name] for part in parts])) for name in ("begin_step", "admit"))
         rows = np.mean([part["rows"] for part in parts])
         print(

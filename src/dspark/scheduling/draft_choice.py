@@ -6,6 +6,7 @@ Plain decoding is always among the choices.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +16,6 @@ from dspark.scheduling.step_view import Floats, Ints, StepView
 
 _LEVELS = 512
 """Expected survivals are told apart to this fineness, which saves sorting them; those below one level never pay."""
-
-_FEW = 1024
-_BLOCKS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +37,12 @@ class DraftChoice:
     seconds: float
 
 
-def choose_drafts(expected: Floats, view: StepView, costs: StepCosts, verify: Floats, margin: float) -> DraftChoice:
+def choose_drafts(
+    expected: Floats, view: StepView, costs: StepCosts, verify: Floats, *, blocks: Iterable[int], margin: float = 0.0
+) -> DraftChoice:
     """Maximise tokens / (drafting + verifying) over who drafts and the length of the blocks.
 
-    For every block length worth trying: all candidate drafts by falling expected survival, the best number of them on
+    For every block length: all candidate drafts by falling expected survival, the best number of them on
     the whole curve, then the best number of requests among those that have any, by what they bring. Blocks have one
     length for all, since a drafter works as long as its longest block.
 
@@ -51,15 +51,15 @@ def choose_drafts(expected: Floats, view: StepView, costs: StepCosts, verify: Fl
         view: the step.
         costs: of drafting.
         verify: [base rows + R * G + 1 at least] seconds of a step with so many target rows.
+        blocks: lengths to try, see :func:`blocks_to_try`; each at most G.
         margin: plain decoding is left only for a gain above this share.
     """
     nobody = np.zeros(view.num_requests, np.int64)
     plain_seconds = float(verify[view.base_rows])
     plain = view.num_requests / plain_seconds
     best = DraftChoice(lengths=nobody, planned=nobody, throughput=plain, plain=plain, seconds=plain_seconds)
-    longest = min(int(view.limits.max(initial=0)), expected.shape[1])
     least = plain * (1 + margin)
-    for block in _blocks(costs.draft_blocks(), longest, view.num_requests):
+    for block in blocks:
         limits = np.minimum(view.limits, block)
         values = np.where(np.arange(block) < limits[:, None], expected[:, :block], 0.0)
         found = _choose(values, limits, view, costs.draft_curve(view.num_requests, block), verify, plain)
@@ -68,15 +68,13 @@ def choose_drafts(expected: Floats, view: StepView, costs: StepCosts, verify: Fl
     return best
 
 
-def _blocks(measured: tuple[int, ...], longest: int, requests: int) -> list[int]:
-    """Block lengths to try: those whose price is known, few of them where there is much to sort."""
+def blocks_to_try(measured: tuple[int, ...], longest: int) -> list[int]:
+    """Block lengths whose price is known, up to the longest one, which is always among them."""
     if longest == 0:
         return []
-    known = sorted({min(block, longest) for block in measured if block > 0} | {longest})
-    if requests * longest <= _FEW or len(known) <= _BLOCKS:
-        return known if len(measured) > 1 else [longest]
-    picks = np.linspace(0, len(known) - 1, _BLOCKS).round().astype(int)
-    return [known[pick] for pick in picks]
+    if len(measured) < 2:
+        return [longest]
+    return sorted({min(block, longest) for block in measured if block > 0} | {longest})
 
 
 def _choose(

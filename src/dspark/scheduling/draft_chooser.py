@@ -10,11 +10,14 @@ import numpy as np
 from dspark.scheduling.acceptance import AcceptanceEstimates, AcceptancePrior
 from dspark.scheduling.capacity import PastSurvivals
 from dspark.scheduling.cost_model import StepCosts
-from dspark.scheduling.draft_choice import DraftChoice, choose_drafts
+from dspark.scheduling.draft_choice import DraftChoice, blocks_to_try, choose_drafts
 from dspark.scheduling.exploration import ExplorationOptions, Explorer, probe_price
 from dspark.scheduling.slots import Ledger
 from dspark.scheduling.step_view import LAG, Floats, Ints, StepOutcome, StepView
 from dspark.scheduling.survival_history import SurvivalHistory
+
+_FEW, _SELDOM = 1024, 8
+"""With more candidate drafts than this, other block lengths than the last are tried in every eighth step only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,7 @@ class DraftChooser:
         self.explorer = Explorer(num_slots, options.exploration)
         self._history = SurvivalHistory(num_slots, block_size)
         self._waiting: deque[StepOutcome] = deque()
+        self._block = 0
 
     def outcome(self, outcome: StepOutcome) -> None:
         """Keep a finished step until it is old enough."""
@@ -97,7 +101,13 @@ class DraftChooser:
         return PastSurvivals(np.where(np.arange(self._block_size) < room[:, None], rounds, 0.0))
 
     def _choice(self, expected: Floats, view: StepView, verify: Floats) -> DraftChoice:
-        return choose_drafts(expected, view, self.costs, verify, self.options.margin)
+        longest = min(int(view.limits.max(initial=0)), self._block_size)
+        blocks = blocks_to_try(self.costs.draft_blocks(), longest)
+        if view.num_requests * longest > _FEW and view.step % _SELDOM and self._block:
+            blocks = [min(self._block, longest)] if blocks else []
+        choice = choose_drafts(expected, view, self.costs, verify, blocks=blocks, margin=self.options.margin)
+        self._block = int(choice.lengths.max(initial=0)) or self._block
+        return choice
 
     def _all(self, view: StepView, verify: Floats) -> DraftChoice:
         seconds = float(verify[view.base_rows])
@@ -152,15 +162,7 @@ class DraftChooser:
         self.costs.observe("draft", outcome.num_drafting, outcome.block, outcome.draft_seconds)
 
     def _remember(self, outcome: StepOutcome, rows: np.ndarray, stated: Floats) -> None:
-        """Keep stated survivals; past the end of a short block, what acceptance promises from there on."""
-        slots, lengths = outcome.slots, outcome.proposed
-        if not rows.all():
-            slots, lengths, stated = slots[rows], lengths[rows], stated[rows]
-        if not len(slots):
-            return
-        if lengths.min() < self._block_size:
-            promised, last = self.acceptance.survival(slots), (np.arange(len(slots)), lengths - 1)
-            whole = promised * (stated[last] / promised[last])[:, None]
-            whole[:, : stated.shape[1]] = np.where(stated >= 0, stated, whole[:, : stated.shape[1]])
-            stated = whole
-        self._history.push(slots, stated)
+        if rows.all():
+            self._history.push(outcome.slots, stated)
+        else:
+            self._history.push(outcome.slots[rows], stated[rows])

@@ -31,12 +31,15 @@ class SurvivalHistory:
         self._count[slots] = 0
 
     def push(self, slots: Ints, survival: Floats) -> None:
-        """Append a round [R, G] to slots [R]."""
-        self._survival[slots, self._count[slots] % KEPT] = survival
+        """Append a round to slots [R]: [R, g] survivals, below 0 where nothing was proposed; g at most G."""
+        places = self._count[slots] % KEPT
+        self._survival[slots, places, : survival.shape[1]] = survival
+        if survival.shape[1] < self._survival.shape[2]:
+            self._survival[slots, places, survival.shape[1] :] = -1.0
         self._count[slots] += 1
 
     def snapshots(self, slots: Ints, expected: Floats) -> Floats:
-        """[M, R, G] the last M rounds of each request, newest first; expected survivals [R, G] where there is no past.
+        """[M, R, G] the last M rounds of each request, newest first; expected survivals [R, G] where nothing is known.
 
         M is 1 for :data:`WANTED` requests and more, and so large that there are as many blocks for fewer.
         """
@@ -44,4 +47,4 @@ class SurvivalHistory:
         ages = np.arange(1, rounds + 1)[:, None]
         count = self._count[slots]
         rounds_back = self._survival[slots, (count - ages) % KEPT]
-        return np.where((ages <= count)[..., None], rounds_back, expected)
+        return np.where((ages <= count)[..., None] & (rounds_back >= 0), rounds_back, expected)
