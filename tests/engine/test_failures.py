@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import dspark.engine.core as core_module
-from dspark.core import SamplingParams
+from dspark.core import RequestsFailedError, SamplingParams
 from dspark.engine import EngineCore
 from dspark.engine.interrupts import interrupts_deferred
 
@@ -150,3 +150,37 @@ def test_handlers_that_are_not_python_s_are_left_alone() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+def spoil(core: EngineCore, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the target's rows of one request hold no numbers."""
+    inner = core_module.judge_rows
+
+    def judged(shares: Any, logits: Any, *args: Any) -> Any:
+        rows = [len(share.logit_rows) for share in shares]
+        owner = [share.sequence.request.request_id for share, n in zip(shares, rows, strict=True) for _ in range(n)]
+        spoiled = logits.clone()
+        spoiled[[owned == name for owned in owner]] = float("nan")
+        return inner(shares, spoiled, *args)
+
+    monkeypatch.setattr(core_module, "judge_rows", judged)
+
+
+@pytest.mark.parametrize("params", [PARAMS, [SamplingParams(temperature=0.0, max_tokens=14)] * 5], ids=["T", "greedy"])
+def test_rows_without_numbers_fail_by_name_and_the_others_go_on(
+    params: list[SamplingParams], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [done.token_ids for done in completions(make_engine(), PROMPTS, params)]
+    core = make_engine()
+    names = [core.add_request(prompt, option) for prompt, option in zip(PROMPTS, params, strict=True)]
+    spoil(core, names[2], monkeypatch)
+    with pytest.raises(RequestsFailedError, match="not finite") as raised:
+        drain(core)
+    assert raised.value.request_ids == {names[2]}
+    gained = {output.request_id: [output] for output in core.abort(names[2])}
+    assert gained[names[2]][0].completion is not None
+    outputs = drain(core)
+    for place in (0, 1, 3, 4):
+        done = outputs[names[place]][-1].completion
+        assert done is not None
+        assert done.token_ids == expected[place]

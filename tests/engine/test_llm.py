@@ -12,9 +12,10 @@ import pytest
 
 import dspark.engine.progress as progress_module
 from dspark import LLM, RequestOutput, SamplingParams
-from dspark.core import FinishReason, InputError, TokenOrigin
+from dspark.core import FinishReason, InputError, RequestsFailedError, TokenOrigin
 from dspark.drafters import NgramDrafter, NullDrafter
 from dspark.drafters.dspark import DSparkCheckpoint, DSparkConfig, DSparkModel, HeadType, save_checkpoint
+from dspark.engine import StepOutput
 from dspark.engine.calibrating import UNCALIBRATED
 from dspark.engine.choice import choose_drafter, shipped_drafter
 from dspark.engine.memory import bytes_per_page, count_pages, default_kv_memory
@@ -301,3 +302,22 @@ def test_the_bar_comes_late_and_only_to_terminals(monkeypatch: pytest.MonkeyPatc
     with LateProgress("Generating", 3, enabled=False) as silent:
         silent.update(2, "")
         assert silent._bar is None
+
+
+def test_a_stream_that_fails_leaves_the_others_alone(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = llm.generate("the other", greedy(8))[0].outputs[0].text
+    failing, other = llm.stream("the first", greedy(8)), llm.stream("the other", greedy(8))
+    next(failing)
+    name = next(iter(llm._inboxes))
+    step = llm.engine.step
+
+    def refusing() -> list[StepOutput]:
+        if any(sequence.request.request_id == name for sequence in llm.engine._roster):
+            raise RequestsFailedError("no numbers", frozenset((name,)))
+        return step()
+
+    monkeypatch.setattr(llm.engine, "step", refusing)
+    assert "".join(output.text for output in other) == expected
+    with pytest.raises(RequestsFailedError, match="no numbers"):
+        list(failing)
+    assert not llm.engine.has_unfinished()

@@ -1,7 +1,7 @@
 """The vocabulary every other room speaks: parameters, requests, batches, proposals, verdicts."""
 
 from dspark.core.batch import PackedBatch
-from dspark.core.errors import DsparkError, InputError
+from dspark.core.errors import DsparkError, InputError, RequestsFailedError
 from dspark.core.outputs import FinishReason, TokenLogprobs, TokenOrigin
 from dspark.core.proposal import CommittedRows, DraftBatch, DraftSampler, Proposal
 from dspark.core.sampling_params import SamplingParams
@@ -16,6 +16,7 @@ __all__ = [
     "InputError",
     "PackedBatch",
     "Proposal",
+    "RequestsFailedError",
     "SamplingParams",
     "TokenLogprobs",
     "TokenOrigin",

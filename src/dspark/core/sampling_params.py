@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 
 from dspark.core.errors import InputError
 
 MAX_LOGPROBS = 64
 """Upper bound of :attr:`SamplingParams.logprobs` (entries per token)."""
+MAX_ANSWERS = 1024
+"""Upper bound of :attr:`SamplingParams.n`."""
+_MOST_TOP_K = 2**31 - 1
+_WORD = 2**64
+"""Seeds are words of the random number generator."""
 _REPETITION = 1e6
 """A repetition penalty may multiply a logit by this at most, so that no logit overflows."""
 
@@ -17,7 +23,7 @@ _REPETITION = 1e6
 def _number(name: str, value: object, low: float, high: float, *, low_open: bool = False) -> float:
     """Return ``value`` as a float inside [low, high] (or (low, high]), or raise InputError."""
     expected = f"a number {'>' if low_open else '>='} {low:g}" + ("" if math.isinf(high) else f" and <= {high:g}")
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise InputError(f"{name} must be {expected}, got {value!r}")
     try:
         number = float(value)
@@ -29,11 +35,13 @@ def _number(name: str, value: object, low: float, high: float, *, low_open: bool
     return number
 
 
-def _integer(name: str, value: object, low: int) -> int:
-    """Return ``value`` as an int >= low, or raise InputError."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise InputError(f"{name} must be an integer >= {low}, got {value!r}")
-    return value
+def _integer(name: str, value: object, low: int, high: int | None = None) -> int:
+    """Return ``value`` as an int in [low, high], or raise InputError; numpy's integers are as good as Python's."""
+    fits = isinstance(value, Integral) and not isinstance(value, bool)
+    if not fits or not low <= int(value) <= (int(value) if high is None else high):  # type: ignore[call-overload]
+        bound = "" if high is None else f" and <= {high}"
+        raise InputError(f"{name} must be an integer >= {low}{bound}, got {value!r}")
+    return int(value)  # type: ignore[call-overload]
 
 
 def _listed(name: str, value: object, what: str) -> Iterable:
@@ -51,7 +59,7 @@ class SamplingParams:
     bias, penalties, ``min_tokens`` (stop ids masked), temperature, ``top_k``, ``top_p``, ``min_p``.
 
     Attributes:
-        n: number of independent answers.
+        n: number of independent answers, at most 1024.
         temperature: 0 means greedy decoding.
         top_k: keep the k most likely tokens; 0 or -1 keeps all.
         top_p: keep the smallest set of tokens whose probability reaches this, in (0, 1].
@@ -97,27 +105,27 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - frozen dataclass
-        _integer("n", self.n, 1)
+        put("n", _integer("n", self.n, 1, MAX_ANSWERS))
         put("temperature", _number("temperature", self.temperature, 0.0, math.inf))
-        put("top_k", 0 if self.top_k == -1 else _integer("top_k", self.top_k, 0))
+        put("top_k", 0 if self.top_k == -1 else _integer("top_k", self.top_k, 0, _MOST_TOP_K))
         put("top_p", _number("top_p", self.top_p, 0.0, 1.0, low_open=True))
         put("min_p", _number("min_p", self.min_p, 0.0, 1.0))
         put("repetition_penalty", _number("repetition_penalty", self.repetition_penalty, 1 / _REPETITION, _REPETITION))
         for name in ("presence_penalty", "frequency_penalty"):
             put(name, _number(name, getattr(self, name), -2.0, 2.0))
         put("logit_bias", self._checked_bias())
-        _integer("min_tokens", self.min_tokens, 0)
+        put("min_tokens", _integer("min_tokens", self.min_tokens, 0))
         if self.max_tokens is not None:
-            _integer("max_tokens", self.max_tokens, 1)
+            put("max_tokens", _integer("max_tokens", self.max_tokens, 1))
             if self.min_tokens > self.max_tokens:
                 raise InputError(f"min_tokens must be <= max_tokens ({self.max_tokens}), got {self.min_tokens}")
         put("stop", self._checked_stop())
         ids = _listed("stop_token_ids", self.stop_token_ids, "token ids")
         put("stop_token_ids", tuple(_integer("stop_token_ids", token, 0) for token in ids))
         if self.seed is not None:
-            _integer("seed", self.seed, 0)
-        if self.logprobs is not None and _integer("logprobs", self.logprobs, 0) > MAX_LOGPROBS:
-            raise InputError(f"logprobs must be <= {MAX_LOGPROBS}, got {self.logprobs}")
+            put("seed", _integer("seed", self.seed, 0, _WORD - 1))
+        if self.logprobs is not None:
+            put("logprobs", _integer("logprobs", self.logprobs, 0, MAX_LOGPROBS))
 
     def _checked_bias(self) -> dict[int, float]:
         if not isinstance(self.logit_bias, Mapping):

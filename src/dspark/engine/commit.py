@@ -28,6 +28,8 @@ def commit(outcome: Outcome, roster: Roster) -> None:
         sequence.first_token_at = sequence.first_token_at or sequence.last_token_at
         if sequence.edits is not None:
             sequence.edits.commit(outcome.tokens)
+        if sequence.constraint is not None:
+            sequence.constraint.commit(outcome.tokens)
     roster.pool.publish(sequence.table, sequence.token_ids, sequence.num_computed)
     if outcome.finish_reason is None:
         roster.pool.rollback(sequence.table, len(sequence.token_ids))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 
 from transformers import PreTrainedTokenizerBase
@@ -14,6 +14,7 @@ from dspark.engine.allotment import Allotment, allot
 from dspark.engine.calibrating import calibrated
 from dspark.engine.clock import StepClock
 from dspark.engine.commit import commit, report, report_abort
+from dspark.engine.constraints import check_constrained, within_constraints
 from dspark.engine.drafting import Draws, plan, propose, shares
 from dspark.engine.intake import Intake
 from dspark.engine.interrupts import interrupts_deferred
@@ -25,6 +26,7 @@ from dspark.engine.share import pack
 from dspark.kvcache import PagePool, PoolStats
 from dspark.scheduling import FixedLength, VerifyPolicy, check_policy
 from dspark.target import PackedTarget
+from dspark.verify import TokenConstraint
 
 
 class EngineCore:
@@ -86,6 +88,7 @@ class EngineCore:
         *,
         prompt: str | None = None,
         request_id: str | None = None,
+        constraint: Callable[[], TokenConstraint] | None = None,
     ) -> str:
         """Queue a request; its first tokens come with one of the next steps.
 
@@ -98,6 +101,7 @@ class EngineCore:
             params: sampling options; None for the defaults.
             prompt: its text, if there is one, only to be handed back.
             request_id: a unique name; None makes one.
+            constraint: makes, for each answer, what says which tokens may follow; None for no such rule.
 
         Returns:
             The request's name.
@@ -114,9 +118,23 @@ class EngineCore:
             raise InputError(f"there is an unfinished request named {name!r} already")
         request = self._intake.request(name, prompt_token_ids, params, prompt)
         sequences = self._intake.sequences(request, self._arrivals)
+        if constraint is not None:
+            check_constrained(params)
+            for sequence in sequences:
+                sequence.constraint = constraint()
         with interrupts_deferred():
             self._roster.add(sequences)
         return name
+
+    def check_request(self, prompt_token_ids: Iterable[int], params: SamplingParams, *, constrained: bool) -> None:
+        """See whether :meth:`add_request` would take a request; may be called from any thread.
+
+        Raises:
+            InputError: what is wrong with the prompt or the options.
+        """
+        self._intake.request("", prompt_token_ids, params, None)
+        if constrained:
+            check_constrained(params)
 
     def abort(self, request_id: str) -> list[StepOutput]:
         """End all answers of a request; returns their last outputs. A finished or unknown request is no error."""
@@ -141,7 +159,8 @@ class EngineCore:
             What the step added to answers, finished ones included.
 
         Raises:
-            DsparkError: the target's pages belong to someone else by now, or target or drafter compute no numbers.
+            RequestsFailedError: target or drafter compute no numbers for some requests; abort those and go on.
+            DsparkError: the target's pages belong to someone else by now.
         """
         if self.target.allocations != self._allocation:
             raise DsparkError(
@@ -183,7 +202,7 @@ class EngineCore:
         with clock.of("draft"):
             proposal = propose(self.drafter, allotment, draws, self.target)
         confidence = calibrated(self._calibration, proposal.confidence)
-        lengths = plan(self.policy, allotment, proposal, confidence)
+        lengths = within_constraints(plan(self.policy, allotment, proposal, confidence), allotment.ready, proposal)
         used = None if self._calibration is None else confidence
         work = shares(allotment, proposal, lengths, record=self.options.record_rounds, used=used)
         batch = pack(work, page_size, device)

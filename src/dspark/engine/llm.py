@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from dspark.calibration import Calibration
-from dspark.core import InputError, SamplingParams
+from dspark.core import InputError, RequestsFailedError, SamplingParams
 from dspark.drafters import Drafter
 from dspark.engine.calibrating import check_calibration, choose_calibration
 from dspark.engine.choice import check_drafter, choose_drafter
@@ -22,6 +22,9 @@ from dspark.engine.progress import LateProgress
 from dspark.engine.prompts import Message, Prompt, is_conversation, read_conversations, read_params, read_prompts
 from dspark.scheduling import VerifyPolicy, make_policy
 from dspark.target import DEFAULT_TARGET, LoadedTarget, load_target
+
+_Inbox = deque[StepOutput | RequestsFailedError]
+"""What a call's requests have got and the call has not read yet."""
 
 
 class LLM:
@@ -112,7 +115,7 @@ class LLM:
         )
         self.notes = (*self.loaded.notes, choice, *self.calibration.notes, *self._context_note())
         self._calls = count()
-        self._inboxes: dict[str, deque[StepOutput]] = {}
+        self._inboxes: dict[str, _Inbox] = {}
 
     def generate(
         self,
@@ -191,7 +194,7 @@ class LLM:
         ]
 
     def _collect(
-        self, names: list[str], inbox: deque[StepOutput], total: int, bar: LateProgress
+        self, names: list[str], inbox: _Inbox, total: int, bar: LateProgress
     ) -> dict[str, list[CompletionOutput]]:
         """Step until all answers have ended."""
         ended: dict[str, list[CompletionOutput]] = {name: [] for name in names}
@@ -206,12 +209,10 @@ class LLM:
         return ended
 
     @contextmanager
-    def _requests(
-        self, prompts: list[Prompt], params: list[SamplingParams]
-    ) -> Iterator[tuple[list[str], deque[StepOutput]]]:
+    def _requests(self, prompts: list[Prompt], params: list[SamplingParams]) -> Iterator[tuple[list[str], _Inbox]]:
         """Add the requests of a call and give it an inbox; whatever happens in the body, none is left behind."""
         names = [f"llm-{next(self._calls)}" for _ in prompts]
-        inbox: deque[StepOutput] = deque()
+        inbox: _Inbox = deque()
         try:
             for name, prompt, options in zip(names, prompts, params, strict=True):
                 self._inboxes[name] = inbox
@@ -222,13 +223,29 @@ class LLM:
                 self.engine.abort(name)
                 self._inboxes.pop(name, None)
 
-    def _next(self, inbox: deque[StepOutput]) -> StepOutput:
-        """The next output of a call's requests; outputs of other open calls go to their own inboxes."""
+    def _next(self, inbox: _Inbox) -> StepOutput:
+        """The next output of a call's requests; what other open calls are to get goes to their own inboxes."""
         while not inbox:
-            for output in self.engine.step():
+            try:
+                outputs = self.engine.step()
+            except RequestsFailedError as error:
+                self._fail(error)
+                continue
+            for output in outputs:
                 if output.request_id in self._inboxes:
                     self._inboxes[output.request_id].append(output)
-        return inbox.popleft()
+        found = inbox.popleft()
+        if isinstance(found, RequestsFailedError):
+            raise found
+        return found
+
+    def _fail(self, error: RequestsFailedError) -> None:
+        """Take the failed requests out, and let the calls they belong to know; the others go on."""
+        if not error.request_ids <= self._inboxes.keys():
+            raise error
+        for name in error.request_ids:
+            self.engine.abort(name)
+            self._inboxes[name].append(error)
 
     def _context_note(self) -> tuple[str, ...]:
         asked, held = self.engine.options.max_context, self.engine.max_context

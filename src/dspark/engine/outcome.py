@@ -8,11 +8,20 @@ from itertools import accumulate
 
 from torch import Tensor
 
-from dspark.core import CommittedRows, FinishReason, PackedBatch, Proposal, TokenLogprobs, TokenOrigin, Verdict
+from dspark.core import (
+    CommittedRows,
+    FinishReason,
+    PackedBatch,
+    Proposal,
+    RequestsFailedError,
+    TokenLogprobs,
+    TokenOrigin,
+    Verdict,
+)
 from dspark.engine.drafting import Draws
 from dspark.engine.share import Share, to_device
 from dspark.engine.transcript import Written, write
-from dspark.verify import adjust_logits, judge, token_logprobs
+from dspark.verify import RowsAtFaultError, adjust_logits, judge, mask_logits, token_logprobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +68,22 @@ def judge_rows(shares: Seq[Share], logits: Tensor, draws: Draws, proposal: Propo
         logits: [N, V] their target rows.
         draws: options and random numbers of the judged sequences.
         proposal: the blocks; row r belongs to share r.
+
+    Raises:
+        RequestsFailedError: rows of some requests hold no numbers, or their constraints failed.
     """
     judged = [share for share in shares if share.judged]
     if not judged:
         return []
     drafts = [share.drafts for share in judged]
     adjusted = adjust_logits(logits, [share.sequence.edits for share in judged], drafts)
-    return judge(adjusted, drafts, draws.sampling, draws.uniforms, proposal)
+    constraints = [share.sequence.constraint for share in judged]
+    try:
+        adjusted = mask_logits(adjusted, constraints, drafts, fresh=adjusted is not logits)
+        return judge(adjusted, drafts, draws.sampling, draws.uniforms, proposal)
+    except RowsAtFaultError as error:
+        names = frozenset([judged[place].sequence.request.request_id for place in error.requests])
+        raise RequestsFailedError(str(error), names) from None
 
 
 def outcomes(shares: Seq[Share], verdicts: Seq[Verdict], logits: Tensor) -> list[Outcome]:

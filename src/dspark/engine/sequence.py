@@ -11,7 +11,7 @@ from dspark.engine.ending import Ending
 from dspark.engine.tally import Tally
 from dspark.engine.transcript import Transcript
 from dspark.kvcache import PageTable
-from dspark.verify import LogitEdits
+from dspark.verify import LogitEdits, TokenConstraint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,7 @@ class Sequence:
         num_computed: leading tokens whose target KV and drafter context are written.
         round: rounds drawn so far, counter of its random numbers.
         edits: state of penalties, bias and ``min_tokens``.
+        constraint: what may follow, and where the answer stands in it; None for anything.
         transcript: its text.
     """
 
@@ -65,6 +66,7 @@ class Sequence:
     token_ids: list[int]
     leader: Sequence | None = None
     edits: LogitEdits | None = None
+    constraint: TokenConstraint | None = None
     table: PageTable = field(default_factory=PageTable)
     num_computed: int = 0
     round: int = 0

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dspark.core import DsparkError, Proposal
+from dspark.core import Proposal
+from dspark.verify.faults import RowsAtFaultError
 from dspark.verify.rules import nonempty, residual_of_token
 
 
@@ -55,12 +56,13 @@ class DrawnLaw:
     target_to_draft: np.ndarray | None
 
     def of_tokens(self, request: np.ndarray, slot: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """Entries of ``probs``; 0 for a token outside the draft vocabulary. NaN there is a DsparkError."""
+        """Entries of ``probs``; 0 for a token outside the draft vocabulary. NaN there is a RowsAtFaultError."""
         entry = tokens if self.target_to_draft is None else self.target_to_draft[tokens]
         index = (self.rows[request], slot, np.maximum(entry, 0))
         found = self.probs[tuple(torch.from_numpy(i).to(self.probs.device) for i in index)].double().cpu().numpy()
         if np.isnan(found).any():
-            raise DsparkError("the drafter computed probabilities that are not numbers; use dtype float32")
+            message = "the drafter computed probabilities that are not numbers; use dtype float32"
+            raise RowsAtFaultError(message, request[np.isnan(found)])
         return np.where(entry >= 0, found, 0.0)
 
     def residual(self, target: Tensor, request: np.ndarray, slot: np.ndarray, tokens: np.ndarray) -> Tensor:

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dspark.core import DsparkError, Proposal, Verdict
+from dspark.core import Proposal, Verdict
 from dspark.verify.draft_law import DraftLaw, law_of
 from dspark.verify.draw import draw
+from dspark.verify.faults import RowsAtFaultError
 from dspark.verify.greedy import best_tokens, greedy_verdict
 from dspark.verify.row_sampling import RowSampling
 from dspark.verify.rules import acceptance
@@ -43,7 +44,7 @@ def judge(
         proposal_rows: row of ``proposal`` of each request (any number for requests without drafts); None means r.
 
     Raises:
-        DsparkError: a row the verdict rests on holds NaN.
+        RowsAtFaultError: a row the verdict of a request rests on holds NaN.
 
     Returns:
         R verdicts. Every token emitted by a sampled request has positive probability in the warped row it comes from.
@@ -55,7 +56,7 @@ def judge(
     verdicts: dict[int, Verdict] = {}
     if sampling.greedy.any():
         best = best_tokens(logits).tolist()
-        _check_numbers(logits, best)
+        _check_numbers(logits, best, np.repeat(np.arange(len(drafts)), lens + 1))
         for r in np.flatnonzero(sampling.greedy).tolist():
             verdicts[r] = greedy_verdict(best[first[r] : first[r + 1]], drafts[r])
     sampled = np.flatnonzero(~sampling.greedy)
@@ -147,18 +148,20 @@ class _Judging:
             rest = self.law.residual(_rows(weights, rejected), request[rejected], slot[rejected], token)
             weights.index_copy_(0, _index(rejected, weights), rest)
         emitted = draw(weights, self.uniforms.emit[request]).tolist()
-        _check_numbers(weights, emitted)
+        _check_numbers(weights, emitted, request)
         found = zip(request.tolist(), slot.tolist(), emitted, strict=True)
         return {r: Verdict(accepted=accepted, next_token=token) for r, accepted, token in found}
 
 
-def _check_numbers(rows: Tensor, tokens: list[int]) -> None:
+def _check_numbers(rows: Tensor, tokens: list[int], request: np.ndarray) -> None:
     """Refuse rows of a target that overflowed: one entry of each row tells, as it was picked by comparing them all."""
-    chosen = rows.gather(1, torch.tensor(tokens, device=rows.device)[:, None])
-    if not bool(torch.isfinite(chosen).all()):
-        raise DsparkError(
+    chosen = rows.gather(1, torch.tensor(tokens, device=rows.device)[:, None])[:, 0]
+    finite = torch.isfinite(chosen)
+    if not bool(finite.all()):
+        raise RowsAtFaultError(
             f"the model computed logits that are not finite numbers in {rows.dtype}; use dtype float32, or weights "
-            "without NaN"
+            "without NaN",
+            request[~finite.cpu().numpy()],
         )
 
 
