@@ -11,6 +11,7 @@ from dspark.calibration.artefact import (
     read_artefact,
     save_artefact,
 )
+from dspark.calibration.online import OnlineCalibration, OnlineOptions, PositionState
 from dspark.calibration.reliability import (
     NUM_BINS,
     PositionReliability,
@@ -24,6 +25,7 @@ from dspark.calibration.reliability import (
     reliability_by_position,
 )
 from dspark.calibration.rounds import RecordedRound, Rounds
+from dspark.calibration.sglang_temperatures import from_sglang_temperatures, to_sglang_temperatures
 from dspark.calibration.sts import GRID, MIN_ROUNDS, StsFit, check_enough, fit_sts
 from dspark.calibration.temperature_scaling import Calibration
 
@@ -35,7 +37,10 @@ __all__ = [
     "NUM_BINS",
     "OFFSETS_KEY",
     "Calibration",
+    "OnlineCalibration",
+    "OnlineOptions",
     "PositionReliability",
+    "PositionState",
     "RecordedRound",
     "ReliabilityBins",
     "Rounds",
@@ -48,6 +53,7 @@ __all__ = [
     "ece",
     "expected_noise",
     "fit_sts",
+    "from_sglang_temperatures",
     "head_fingerprint",
     "mean_ece",
     "parse_artefact",
@@ -55,4 +61,5 @@ __all__ = [
     "reliability_bins",
     "reliability_by_position",
     "save_artefact",
+    "to_sglang_temperatures",
 ]
