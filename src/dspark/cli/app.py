@@ -20,6 +20,7 @@ from dspark.cli.exits import guarded
 from dspark.cli.generate import generate
 from dspark.cli.info import info
 from dspark.cli.screen import print_whatever_comes
+from dspark.cli.serve import ServeCommand, serve
 from dspark.cli.threads import bind_threads
 from dspark.cli.train import train
 
@@ -65,6 +66,7 @@ def _make_app() -> typer.Typer:
     for verb in _VERBS:
         made.command()(verb)
     made.command("eval")(evaluate)
+    made.command("serve", cls=ServeCommand)(serve)
     bench_app.command("train")(bench_train)
     for name, group in (("bench", bench_app), ("check", check_app), ("data", data_app)):
         made.add_typer(group, name=name)

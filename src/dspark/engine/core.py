@@ -71,9 +71,10 @@ class EngineCore:
         self.drafter.allocate(options.num_pages, target.page_size)
         pool = PagePool(options.num_pages, target.page_size, prefix_cache=options.prefix_cache)
         self._roster = Roster(pool, self.drafter.block_size, options.max_requests)
+        self.eos_ids = target.facts.eos_token_ids | _eos_ids(tokenizer)
         self._intake = Intake(
             vocab_size=target.facts.vocab_size,
-            eos_ids=target.facts.eos_token_ids | _eos_ids(tokenizer),
+            eos_ids=self.eos_ids,
             context=self.max_context,
             tokenizer=tokenizer,
             seed=options.seed,

@@ -29,7 +29,7 @@ class TokenConstraint(Protocol):
 
         Args:
             drafts: l tokens.
-            words: [l + 1, ceil(V / 32)] int32, all bits set. Row j gets the tokens that may follow ``drafts[:j]``, token
+            words: [l + 1, ceil(V / 32)] int32, all bits set. Row j gets what may follow ``drafts[:j]``: token
                 t in bit ``t % 32`` of word ``t // 32``; at least one. Rows behind a draft that may not follow, or that
                 ends the answer, stay as they are.
 

@@ -1,0 +1,1 @@
+"""The server: OpenAI-compatible HTTP in front of one engine."""
