@@ -21,12 +21,12 @@ LAYERS = 4
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2"])
 def test_ids_of_transformers_name_the_tapped_states(family: str) -> None:
     model = tiny_model(family)
-    target = pack_model(model, page_size=8)
-    target.allocate(2)
     (text,) = random_texts([9], 97, 8, random.Random(0))
-    batch = pack([(text, 9)], 8)
     with torch.no_grad():
         states = model(input_ids=torch.tensor([text.ids]), output_hidden_states=True).hidden_states
+    target = pack_model(model, page_size=8)
+    target.allocate(2)
+    batch = pack([(text, 9)], 8)
     taps = convert_layer_ids(range(LAYERS), LayerIds.INPUT_TO, LayerIds.OUTPUT_OF, LAYERS)
     assert taps == (-1, 0, 1, 2)
     target.set_taps(taps)

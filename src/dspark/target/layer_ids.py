@@ -1,8 +1,9 @@
 """What a feature layer id means: formats count from different places, and reading one as another fails silently.
 
-Here, as in DeepSpec and in the DFlash and DSpark checkpoints that SGLang reads, id n is the *output* of decoder layer n and
--1 is the embedding output. vLLM's auxiliary layers and the index into ``hidden_states`` of transformers name the *input*
-of a layer, which is the output of the one before. Eagle3 checkpoints exist in both ways (sglang#25454, vllm#43671).
+Here, as in DeepSpec and in the DFlash and DSpark checkpoints that SGLang reads, id n is the *output* of decoder layer n
+and -1 is the embedding output. vLLM's auxiliary layers and the index into ``hidden_states`` of transformers name the
+*input* of a layer, which is the output of the one before. Eagle3 checkpoints exist in both ways (sglang#25454,
+vllm#43671).
 """
 
 from __future__ import annotations
