@@ -134,7 +134,7 @@ install_all() {
     # torch then finds its needs met.
     install --no-deps --require-hashes -r "$lock" || explain "the packages of $lock"
     install_torch || explain "torch"
-    install --no-deps --no-build-isolation --editable . || explain "dspark itself"
+    install --quiet --no-deps --no-build-isolation --editable . || explain "dspark itself"
     # This also compiles what every command imports, even where the environment keeps Python from doing so later.
     PYTHONDONTWRITEBYTECODE='' $venv/bin/python -c 'import torch, transformers, dspark.evaluation, dspark.recipes' \
         2>>"$log" || give_up "torch or transformers do not import." \
