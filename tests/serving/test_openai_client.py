@@ -91,7 +91,10 @@ def test_structured_output_parses(client: OpenAI) -> None:
 @pytest.mark.parametrize(
     ("form", "fits"),
     [
-        ({"type": "regex", "regex": "(yes|no) [0-9]{3}"}, lambda text: text[-3:].isdigit() and text[:2] in ("ye", "no")),
+        (
+            {"type": "regex", "regex": "(yes|no) [0-9]{3}"},
+            lambda text: text[-3:].isdigit() and text[:2] in ("ye", "no"),
+        ),
         ({"type": "grammar", "grammar": 'start: "a" B+ "."\nB: /[xy]{2}/'}, lambda t: t[0] == "a" and t[-1] == "."),
     ],
 )

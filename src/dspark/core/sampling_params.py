@@ -14,8 +14,6 @@ MAX_LOGPROBS = 64
 MAX_ANSWERS = 1024
 """Upper bound of :attr:`SamplingParams.n`."""
 _MOST_TOP_K = 2**31 - 1
-_WORD = 2**64
-"""Seeds are words of the random number generator."""
 _REPETITION = 1e6
 """A repetition penalty may multiply a logit by this at most, so that no logit overflows."""
 
@@ -123,7 +121,7 @@ class SamplingParams:
         ids = _listed("stop_token_ids", self.stop_token_ids, "token ids")
         put("stop_token_ids", tuple(_integer("stop_token_ids", token, 0) for token in ids))
         if self.seed is not None:
-            put("seed", _integer("seed", self.seed, 0, _WORD - 1))
+            put("seed", _integer("seed", self.seed, 0))
         if self.logprobs is not None:
             put("logprobs", _integer("logprobs", self.logprobs, 0, MAX_LOGPROBS))
 

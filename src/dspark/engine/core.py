@@ -133,7 +133,7 @@ class EngineCore:
         Raises:
             InputError: what is wrong with the prompt or the options.
         """
-        self._intake.request("", prompt_token_ids, params, None)
+        self._intake.check(prompt_token_ids, params)
         if constrained:
             check_constrained(params)
 

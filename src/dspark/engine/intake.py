@@ -76,6 +76,14 @@ class Intake:
             decode=self._decoder(params.skip_special_tokens),
         )
 
+    def check(self, prompt_ids: Iterable[int], params: SamplingParams) -> None:
+        """See whether a request can be made of this; changes nothing, so any thread may ask.
+
+        Raises:
+            InputError: one clear sentence about what is wrong.
+        """
+        self._edits(self.request("", prompt_ids, params, None))
+
     def sequences(self, request: Request, arrivals: Iterator[int]) -> list[Sequence]:
         """The ``n`` answers of a request; all but the first wait until the prompt is in the prefix cache."""
         params = request.params

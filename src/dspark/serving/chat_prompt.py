@@ -77,7 +77,7 @@ def render_chat(
     if reserved:
         raise bad_request(f"{min(reserved)!r} is no variable of the chat template", "chat_template_kwargs")
     turns = [_turn(message) for message in messages]
-    given = [tool.model_dump(exclude_none=True) for tool in tools] or None
+    given: list[Any] | None = [tool.model_dump(exclude_none=True) for tool in tools] or None
     try:
         text = tokenizer.apply_chat_template(
             turns, tools=given, tokenize=False, add_generation_prompt=answer_next, **options

@@ -12,7 +12,7 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from llguidance.hf import from_tokenizer
 from llguidance.numpy import fill_next_token_bitmask
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from dspark.core import InputError
 from dspark.verify import ConstraintError
@@ -63,6 +63,8 @@ class Grammars:
         """Takes about a second to make, so the first request that needs it waits."""
         if not self._eos_ids:
             raise InputError("this model has no end-of-text token, so the form of an answer cannot be given")
+        if not isinstance(self._hf, PreTrainedTokenizerFast):
+            raise InputError("the form of an answer cannot be given with this model's tokenizer, which is a slow one")
         try:
             return from_tokenizer(self._hf, n_vocab=self._vocab_size, eos_token=sorted(self._eos_ids))
         except ValueError as error:

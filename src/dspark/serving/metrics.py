@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -10,6 +11,7 @@ from dspark.engine import CompletionOutput, StepStats
 from dspark.kvcache import PoolStats
 from dspark.serving.ticket import Ticket
 
+_PREFIX = "dspark"
 _STEP = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.0)
 _LATENCY = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
@@ -22,49 +24,45 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        place = {"registry": self.registry, "namespace": "dspark"}
-        self._step_seconds = Histogram(
-            "step_seconds", "Time of an engine step by activity.", ["activity"], buckets=_STEP, **place
-        )
-        self._activities = {name: self._step_seconds.labels(name) for name in ("draft", "verify", "sample", "host")}
-        self._rows = Histogram("step_rows", "Target rows of a step.", buckets=_ROWS, **place)
-        self._prefill_rows = Counter("prefill_rows", "Target rows that were prompt tokens.", **place)
-        self._verify_length = Histogram(
-            "verify_length_tokens", "Drafts verified, per answer and step.", buckets=_LENGTHS, **place
-        )
-        self._tokens = Counter("generated_tokens", "Tokens added to answers.", **place)
-        self._running = Gauge("running_answers", "Answers that hold KV pages.", **place)
-        self._waiting = Gauge("waiting_answers", "Answers that the engine has no room for yet.", **place)
-        self._queue = Gauge("queued_requests", "Requests that wait for the engine.", **place)
-        self._pages = Gauge("kv_pages", "Pages of the KV pool.", ["state"], **place)
-        self._states = {name: self._pages.labels(name) for name in ("used", "cached", "free")}
-        self.refused = Counter("refused_requests", "Requests refused because the queue was full.", **place)
-        self.ended = Counter("ended_requests", "Requests that ended without an answer.", ["reason"], **place)
-        self._answers = Counter("answers", "Answers that ended.", ["finish_reason"], **place)
-        self._prompt_tokens = Counter("prompt_tokens", "Prompt tokens of ended answers.", **place)
-        self._cached_tokens = Counter("cached_prompt_tokens", "Those found in the prefix cache.", **place)
-        self._preemptions = Counter("preemptions", "Answers that lost their pages for a while.", **place)
-        self._rounds = Counter("rounds", "Steps that continued an answer.", **place)
-        self._drafted = Counter("drafted_tokens", "Tokens proposed.", **place)
-        self._verified = Counter("verified_tokens", "Drafts verified, by position.", ["position"], **place)
-        self._reached = Counter("reached_tokens", "Those with all earlier ones accepted.", ["position"], **place)
-        self._accepted = Counter("accepted_tokens", "Drafts accepted, by position.", ["position"], **place)
-        self.queue_seconds = Histogram("queue_seconds", "Wait for the engine.", buckets=_LATENCY, **place)
-        self._first = Histogram("first_token_seconds", "Arrival to first token.", buckets=_LATENCY, **place)
-        self._each = Histogram("per_token_seconds", "Mean time per further token.", buckets=_PER_TOKEN, **place)
-        self._whole = Histogram("request_seconds", "Arrival to the end of an answer.", buckets=_LATENCY, **place)
+        count, gauge, spread = self._counter, self._gauge, self._histogram
+        step = spread("step_seconds", "Time of an engine step by activity.", _STEP, "activity")
+        self._activities = [step.labels(name) for name in ("draft", "verify", "sample", "host")]
+        self._rows = spread("step_rows", "Target rows of a step.", _ROWS)
+        self._prefill_rows = count("prefill_rows", "Target rows that were prompt tokens.")
+        self._verify_length = spread("verify_length_tokens", "Drafts verified, per answer and step.", _LENGTHS)
+        self._tokens = count("generated_tokens", "Tokens added to answers.")
+        self._running = gauge("running_answers", "Answers that hold KV pages.")
+        self._waiting = gauge("waiting_answers", "Answers that the engine has no room for yet.")
+        self._queue = gauge("queued_requests", "Requests that wait for the engine.")
+        pages = gauge("kv_pages", "Pages of the KV pool.", "state")
+        self._pages = {name: pages.labels(name) for name in ("used", "cached", "free")}
+        self.refused = count("refused_requests", "Requests refused because the queue was full.")
+        self.ended = count("ended_requests", "Requests that ended without an answer.", "reason")
+        self._answers = count("answers", "Answers that ended.", "finish_reason")
+        self._prompt_tokens = count("prompt_tokens", "Prompt tokens of ended answers.")
+        self._cached_tokens = count("cached_prompt_tokens", "Those found in the prefix cache.")
+        self._preemptions = count("preemptions", "Times that an answer lost its pages for a while.")
+        self._rounds = count("rounds", "Steps that continued an answer.")
+        self._drafted = count("drafted_tokens", "Tokens proposed.")
+        self._verified = count("verified_tokens", "Drafts verified, by position.", "position")
+        self._reached = count("reached_tokens", "Those with all earlier ones accepted.", "position")
+        self._accepted = count("accepted_tokens", "Drafts accepted, by position.", "position")
+        self.queue_seconds = spread("queue_seconds", "Wait for the engine.", _LATENCY)
+        self._first = spread("first_token_seconds", "Arrival to first token.", _LATENCY)
+        self._each = spread("per_token_seconds", "Mean time per further token.", _PER_TOKEN)
+        self._whole = spread("request_seconds", "Arrival to the end of an answer.", _LATENCY)
         self._last: StepStats | None = None
 
     def step(self, stats: StepStats, pool: PoolStats, queued: int) -> None:
         """Note a step."""
         self._queue.set(queued)
-        for name, gauge in self._states.items():
-            gauge.set(getattr(pool, name))
+        for name, pages in self._pages.items():
+            pages.set(getattr(pool, name))
         if stats is self._last:
             return
         self._last = stats
         spent = (stats.draft_seconds, stats.forward_seconds, stats.sample_seconds, stats.host_seconds)
-        for activity, seconds in zip(self._activities.values(), spent, strict=True):
+        for activity, seconds in zip(self._activities, spent, strict=True):
             activity.observe(seconds)
         self._rows.observe(stats.rows)
         self._prefill_rows.inc(stats.prefill_rows)
@@ -99,3 +97,12 @@ class Metrics:
     def exposition(self) -> bytes:
         """All of it in Prometheus' text format."""
         return generate_latest(self.registry)
+
+    def _counter(self, name: str, what: str, *labels: str) -> Counter:
+        return Counter(name, what, labels, namespace=_PREFIX, registry=self.registry)
+
+    def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
+        return Gauge(name, what, labels, namespace=_PREFIX, registry=self.registry)
+
+    def _histogram(self, name: str, what: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(name, what, labels, buckets=buckets, namespace=_PREFIX, registry=self.registry)

@@ -68,6 +68,6 @@ class ToolSyntax:
     def _call(self, entry: Any) -> Call | None:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             return None
-        arguments = next((entry[key] for key in (self.arguments, *_ARGUMENTS) if key in entry), {})
+        arguments: Any = next((entry[key] for key in (self.arguments, *_ARGUMENTS) if key in entry), {})
         written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         return Call(entry["name"], written)
