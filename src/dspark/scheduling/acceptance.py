@@ -9,7 +9,10 @@ two rates, (H + s * pooled) / (N + s) and (E + s * pooled) / (N + s). Their dist
 position. A fresh request has N = 0 and so starts exactly from the pooled estimate; nothing of one request goes to
 another but its share in the pooled counts.
 
-All of it comes from tokens that were judged in earlier steps, so it may decide anything about a later step.
+**Drafted, but not worth a look.** A block of which nothing was verified counts as one trial of position 0, with the
+confidence its head stated there as the success: whoever drafts and then trusts nothing of it shall stop drafting.
+
+All of it comes from earlier steps, so it may decide anything about a later step.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class AcceptancePrior:
     """
 
     mean: float = 0.7
-    pooled_strength: float = 8.0
+    pooled_strength: float = 4.0
     request_strength: float = 4.0
     pooled_memory: float = 400.0
     request_memory: float = 12.0
@@ -80,7 +83,9 @@ class AcceptanceEstimates:
         """Make slots those of fresh requests."""
         self._own[:, slots] = 0.0
 
-    def observe(self, slots: Ints, known: np.ndarray, verified: Ints, accepted: Ints) -> None:
+    def observe(
+        self, slots: Ints, known: np.ndarray, verified: Ints, accepted: Ints, ignored: Floats | None = None
+    ) -> None:
         """Learn from one round of each request.
 
         Args:
@@ -88,15 +93,24 @@ class AcceptanceEstimates:
             known: [R] whether the slot still is that request's; if not, only the pooled counts learn.
             verified: [R] drafts that were looked at.
             accepted: [R] drafts that were kept.
+            ignored: [R] what was stated of the first draft where blocks were drafted and none of it verified; nan
+                everywhere else.
         """
         reached = np.minimum(verified, accepted + 1)  # [R] trials of each request, one per position
         promised = np.concatenate(([0.0], np.cumsum(self.pooled)))
         trials, hits = self._longer(reached), self._longer(accepted)
+        hits = hits.astype(np.float64)
+        skipped = np.zeros(len(slots), bool) if ignored is None else ~np.isnan(ignored)
+        if ignored is not None:
+            trials[0] += skipped.sum()
+            hits[0] += ignored[skipped].sum()
         fade = (1 - 1 / self.prior.pooled_memory) ** trials
         self._trials, self._hits = fade * self._trials + trials, fade * self._hits + hits
         self.pooled = self._pool()
-        own = known & (verified > 0)
-        news = np.stack((reached[own], accepted[own], promised[reached[own]]))
+        own = known & ((verified > 0) | skipped)
+        successes = accepted if ignored is None else np.where(skipped, ignored, accepted)
+        tried = np.where(skipped, 1, reached)
+        news = np.stack((tried[own], successes[own], promised[tried[own]]))
         self._own[:, slots[own]] = (1 - 1 / self.prior.request_memory) * self._own[:, slots[own]] + news
 
     def _longer(self, lengths: Ints) -> Ints:

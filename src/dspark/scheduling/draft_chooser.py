@@ -91,7 +91,7 @@ class DraftChooser:
         expected = self.acceptance.survival(view.slots)
         verify = self.costs.verify_curve(view.base_rows + int(view.limits.sum()) + self._block_size, view.context)
         choice = self._all(view, verify) if self.options.always_draft else self._choice(expected, view, verify)
-        forced = self._probe(view, choice, expected, verify)
+        forced = self._probe(view, choice, verify)
         return self._drafts(view, choice, forced, expected, verify)
 
     def past(self, view: StepView, drafts: StepDrafts) -> PastSurvivals:
@@ -114,7 +114,7 @@ class DraftChooser:
         rate = view.num_requests / seconds
         return DraftChoice(lengths=view.limits, planned=view.limits, throughput=rate, plain=rate, seconds=seconds)
 
-    def _probe(self, view: StepView, choice: DraftChoice, expected: Floats, verify: Floats) -> Ints:
+    def _probe(self, view: StepView, choice: DraftChoice, verify: Floats) -> Ints:
         """[R] drafts of the request that tries again, if one does."""
         forced = np.zeros(view.num_requests, np.int64)
         request = self.explorer.candidate(view, choice.lengths)
@@ -129,7 +129,7 @@ class DraftChooser:
             )
         )
         rows, worth = view.base_rows + int(choice.planned.sum()), 1.0 / choice.throughput
-        price = probe_price(draft, verify, rows, block, expected[request], worth)
+        price = probe_price(draft, verify, rows, block)
         self.explorer.earn(choice.seconds, price)
         if self.explorer.try_now(view, request, price, worth):
             forced[request] = block
@@ -155,9 +155,11 @@ class DraftChooser:
         """Everything that a finished step says."""
         known = self._ledger.owned(outcome.slots, outcome.generations)
         self.explorer.settle(outcome)
-        if outcome.stated is not None:
+        ignored = None
+        if outcome.stated is not None and outcome.block:
             self._remember(outcome, known & (outcome.proposed > 0), outcome.stated)
-        self.acceptance.observe(outcome.slots, known, outcome.verified, outcome.accepted)
+            ignored = np.where((outcome.proposed > 0) & (outcome.verified == 0), outcome.stated[:, 0], np.nan)
+        self.acceptance.observe(outcome.slots, known, outcome.verified, outcome.accepted, ignored)
         self.costs.observe("verify", outcome.rows, outcome.context, outcome.verify_seconds)
         self.costs.observe("draft", outcome.num_drafting, outcome.block, outcome.draft_seconds)
 

@@ -1,10 +1,10 @@
 """Trying again whether drafting pays, at a bounded price.
 
 Every step earns a small share of its own time. A request that has not drafted for a while is probed, with a short block
-that is verified whole, when what has been earned covers what the probe is expected to lose: its seconds, less the
-tokens that it will bring at the present rate. Tokens that a probe then really brings are paid back, so a request whose
-probes succeed is probed again at once, until its estimate has caught up and the ordinary choice takes over. What all
-failures together cost is never more than the earned share of the time.
+that is verified whole, when what has been earned covers the seconds by which the step gets longer. Tokens that a probe
+then really brings are paid back at the present rate, so a request whose probes succeed is probed again at once, until
+its estimate has caught up and the ordinary choice takes over. What all probes together lose is never more than the
+earned share of the time (as far as the costs are right).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ExplorationOptions:
         saved: most probes that can be saved up for.
     """
 
-    share: float = 0.01
+    share: float = 0.005
     block: int = 3
     gap: int = 8
     saved: float = 2.0
@@ -93,16 +93,13 @@ class Explorer:
             self._last[slot] = _NEVER
 
 
-def probe_price(draft: Floats, verify: Floats, rows: int, block: int, expected: Floats, token_seconds: float) -> float:
-    """Seconds that a probe is expected to lose.
+def probe_price(draft: Floats, verify: Floats, rows: int, block: int) -> float:
+    """Seconds that a step takes longer for a probe.
 
     Args:
         draft: [2] seconds of drafting without and with it.
         verify: seconds of steps with so many target rows.
         rows: target rows of the step without it.
         block: its drafts.
-        expected: [G] survival of its drafts.
-        token_seconds: what a token is worth.
     """
-    extra = float(draft[1] - draft[0] + verify[rows + block] - verify[rows])
-    return max(extra - float(expected[:block].sum()) * token_seconds, 0.0)
+    return max(float(draft[1] - draft[0] + verify[rows + block] - verify[rows]), 0.0)
