@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,8 +26,8 @@ CASES: list[tuple[str, dict, list[Part]]] = [
         {"tools": HERMES},
         [("content", "so: "), Call("f", '{"a": 1}'), Call("g", "{}")],
     ),
-    ("<tool_call>[{\"name\": \"f\"}, {\"name\": \"g\"}]</tool_call>", {"tools": HERMES}, [Call("f", "{}"), Call("g", "{}")]),
-    ("<tool_call>no json</tool_call>", {"tools": HERMES}, [("content", "<tool_call>no json")]),
+    ('<tool_call>[{"name": "f"}, {"name": "g"}]</tool_call>', {"tools": HERMES}, [Call("f", "{}"), Call("g", "{}")]),
+    ("<tool_call>no json</tool_call>", {"tools": HERMES}, [("content", "<tool_call>no json</tool_call>")]),
     ('<tool_call>{"name": "f"}', {"tools": HERMES}, [Call("f", "{}")]),
     ("a < b <tool", {"tools": HERMES}, [("content", "a < b <tool")]),
     ('{"name": "f", "parameters": {"x": "y"}}', {"tools": BARE}, [Call("f", '{"x": "y"}')]),
@@ -50,7 +52,7 @@ def read(text: str, cuts: list[int], options: dict) -> list[Part]:
     reader = AnswerReader(**{"thinks": False, "inside": False, "tools": None} | options)
     places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
     parts: list[Part] = []
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in pairwise(places):
         parts += reader.feed(text[start:end])
     return merged(parts + reader.end())
 

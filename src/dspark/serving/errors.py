@@ -57,7 +57,7 @@ def shutting_down() -> ApiError:
 
 def deadline_passed() -> ApiError:
     """A request took longer than it may."""
-    return ApiError(504, "the request was not finished in the time it may take", kind="timeout", code="deadline")
+    return ApiError(408, "the request was not finished in the time it may take", kind="timeout", code="deadline")
 
 
 def engine_failed(message: str) -> ApiError:

@@ -51,7 +51,7 @@ async def respond(service: Service, request: Request, body: Sampling, order: Ord
         ApiError: it is refused.
     """
     _check(service, body, order)
-    generation = Generation(service, body, order, _client(request))
+    generation = Generation(service, body, order, _client(service, request))
     service.loop.submit(generation.tickets)
     if body.stream:
         patience = service.settings.slow_reader_seconds
@@ -165,7 +165,8 @@ def _check(service: Service, body: Sampling, order: Order) -> None:
         raise about_input(error, body) from None
 
 
-def _client(request: Request) -> str:
-    """Whom the engine's time is charged to: the key, else the address."""
-    key = request.headers.get("authorization", "")
-    return key or (request.client.host if request.client else "")
+def _client(service: Service, request: Request) -> str:
+    """Whom the engine's time is charged to: the key where keys are asked for, else the address."""
+    if service.settings.api_keys:
+        return request.headers.get("authorization", "")
+    return request.client.host if request.client else ""

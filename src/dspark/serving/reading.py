@@ -15,6 +15,7 @@ Part = tuple[str, str] | Call
 
 class _At(Enum):
     START = auto()
+    BEFORE_THOUGHT = auto()
     THOUGHT = auto()
     AFTER_THOUGHT = auto()
     CONTENT = auto()
@@ -47,8 +48,8 @@ class AnswerReader:
         parts = list(self._read())
         held, self._held = self._held, ""
         if self._at is _At.CALL or (self._bare and self._at is _At.CONTENT):
-            return [*parts, *self._calls(held)]
-        if held and self._at is not _At.AFTER_THOUGHT:
+            return [*parts, *self._calls(held, closed=False)]
+        if held:
             parts.append(("thought" if self._at is _At.THOUGHT else "content", held))
         return parts
 
@@ -64,15 +65,16 @@ class AnswerReader:
             self._start()
         elif self._at is _At.THOUGHT:
             yield from self._until(_CLOSE, "thought", _At.AFTER_THOUGHT)
-        elif self._at is _At.AFTER_THOUGHT:
+        elif self._at in (_At.BEFORE_THOUGHT, _At.AFTER_THOUGHT):
             self._held = self._held.lstrip("\n")
-            self._at = _At.CONTENT if self._held else self._at
+            if self._held:
+                self._at = _At.THOUGHT if self._at is _At.BEFORE_THOUGHT else _At.CONTENT
         elif self._at is _At.CALL:
             yield from self._call()
         elif self._bare and self._held.lstrip()[:1] in ("", "{", "["):
             return
         elif self._tools is None or self._bare:
-            self._bare = False
+            self._tools, self._bare = None, False
             yield ("content", self._held)
             self._held = ""
         else:
@@ -81,7 +83,7 @@ class AnswerReader:
     def _start(self) -> None:
         text = self._held.lstrip()
         if text.startswith(_OPEN):
-            self._held, self._at = text[len(_OPEN) :].lstrip("\n"), _At.THOUGHT
+            self._held, self._at = text[len(_OPEN) :], _At.BEFORE_THOUGHT
         elif not _OPEN.startswith(text):
             self._at = _At.CONTENT
 
@@ -103,14 +105,14 @@ class AnswerReader:
         text, found, rest = self._held.partition(self._tools.closing)
         if found:
             self._held, self._at = rest, _At.CONTENT
-            yield from self._calls(text)
+            yield from self._calls(text, closed=True)
 
-    def _calls(self, text: str) -> Iterator[Part]:
-        """The calls in a text, or the text itself if it holds something else."""
+    def _calls(self, text: str, *, closed: bool) -> Iterator[Part]:
+        """The calls in a text, or the text itself, tags included, if it holds something else."""
         assert self._tools is not None
         calls = self._tools.read(text) if text.strip() else []
         if calls is None:
-            yield ("content", (self._tools.opening if self._at is not _At.CONTENT or not self._bare else "") + text)
+            yield ("content", self._tools.opening + text + (self._tools.closing if closed else ""))
             return
         self.num_calls += len(calls)
         yield from calls
