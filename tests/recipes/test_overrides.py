@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
+
 import pytest
 
 from dspark.core import InputError
@@ -78,6 +80,8 @@ def test_every_field_of_every_recipe_can_be_set(name: str) -> None:
 def written(value: object) -> str:
     if isinstance(value, dict):
         return ",".join(f"{key}:{entry}" for key, entry in value.items())
+    if isinstance(value, tuple) and value and is_dataclass(value[0]):
+        return ";".join(",".join(f"{name}:{entry}" for name, entry in vars(group).items()) for group in value)
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

@@ -82,7 +82,7 @@ def test_the_lock_comes_first_then_torch_then_dspark(checkout: Checkout) -> None
     lock, torch, ours = installs(calls)
     assert lock == "--no-deps --require-hashes -r requirements/lock.txt"
     assert torch.startswith("torch==")
-    assert ours == "--no-deps --no-build-isolation --editable ."
+    assert ours == "--quiet --no-deps --no-build-isolation --editable ."
 
 
 def test_a_second_call_does_nothing(checkout: Checkout) -> None:
