@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dspark.core import CommittedRows, DraftBatch, Proposal
+from dspark.drafters.drawn_block import DrawnBlock
 from dspark.drafters.dspark.block_plan import BlockPlanner
 from dspark.drafters.dspark.context_store import ContextStore
 from dspark.drafters.dspark.frozen_linear import FrozenLinear
@@ -105,19 +106,11 @@ class DSparkDrafter:
         lengths = tuple(min(limit, self.block_size) for limit in batch.max_lens)
         hidden = self._hidden(batch)[: max(lengths)]
         logits, walk = self._base_logits(hidden), HeadWalk(self._head, self._head_output)
-        previous, tokens, probs = batch.anchors, [], []
+        previous, block = batch.anchors, DrawnBlock(self._draft_to_target)
         for slot in range(len(hidden)):
-            drawn, drawn_from = batch.sampler(slot, walk.logits(logits[slot], hidden[slot], previous))
-            previous = self._target_ids(drawn)
-            tokens.append(previous)
-            probs.append(drawn_from)
-        return Proposal(
-            tokens=torch.stack(tokens, dim=1),
-            lengths=lengths,
-            probs=_stack_slots(probs),
-            draft_to_target=self._draft_to_target,
-            confidence=None if self._confidence is None else self._confidence(hidden, walk.embedded),
-        )
+            previous = block.take(*batch.sampler(slot, walk.logits(logits[slot], hidden[slot], previous)))
+        confidence = None if self._confidence is None else self._confidence(hidden, walk.embedded)
+        return block.proposal(lengths, confidence)
 
     def _hidden(self, batch: DraftBatch) -> Tensor:
         """Final hidden states of all slots of the block, [block_size, R, D]."""
@@ -126,14 +119,3 @@ class DSparkDrafter:
         embedded = self._embed(block_ids(self.config, plan.sort(batch.anchors)))
         hidden = self._backbone(embedded, plan, self._rotary.at(plan.positions), self._store)
         return plan.unsort(hidden).transpose(0, 1).contiguous()
-
-    def _target_ids(self, drawn: Tensor) -> Tensor:
-        """Draft-vocabulary ids [R] to target ids [R]."""
-        return drawn if self._draft_to_target is None else self._draft_to_target.index_select(0, drawn)
-
-
-def _stack_slots(probs: list[Tensor | None]) -> Tensor | None:
-    """Per-slot [R, Vd] to [R, G, Vd]; None when the sampler gave none."""
-    given = [slot for slot in probs if slot is not None]
-    assert len(given) in (0, len(probs)), "a sampler gives probabilities for all slots or for none"
-    return torch.stack(given, dim=1) if given else None

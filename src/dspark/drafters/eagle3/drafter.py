@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dspark.core import CommittedRows, DraftBatch, Proposal
+from dspark.drafters.drawn_block import DrawnBlock
 from dspark.drafters.dspark.context_store import ContextStore
 from dspark.drafters.dspark.frozen_linear import FrozenLinear
 from dspark.drafters.dspark.rotary_table import RotaryTable
@@ -106,29 +107,14 @@ class Eagle3Drafter:
         last = torch.tensor(batch.anchor_positions, device=self._device) - 1  # of the tokens with known features
         feature = self._features.index_select(0, self._slots(batch.page_table, last))
         plan = make_plan(self._store.pages[0], batch.page_table, batch.anchor_positions, max(lengths))
-        previous, tokens, probs = batch.anchors, list[Tensor](), list[Tensor | None]()
+        previous, block = batch.anchors, DrawnBlock(self._draft_to_target)
         for step in range(max(lengths)):
             feature = self._chain.step(step, feature, self._embed(previous), plan, self._rotary.at(last + step))
-            drawn, drawn_from = batch.sampler(step, self._logits(self._norm(feature)))
-            previous = drawn if self._draft_to_target is None else self._draft_to_target.index_select(0, drawn)
-            tokens.append(previous)
-            probs.append(drawn_from)
-        return Proposal(
-            tokens=torch.stack(tokens, dim=1),
-            lengths=lengths,
-            probs=_stack_steps(probs),
-            draft_to_target=self._draft_to_target,
-        )
+            previous = block.take(*batch.sampler(step, self._logits(self._norm(feature))))
+        return block.proposal(lengths)
 
     def _slots(self, page_table: Tensor, positions: Tensor) -> Tensor:
         """Slots [R] of one position per request."""
         size = self._store.page_size
         pages = page_table.gather(1, (positions // size)[:, None])[:, 0]
         return pages * size + positions % size
-
-
-def _stack_steps(probs: list[Tensor | None]) -> Tensor | None:
-    """Per-step [R, Vd] to [R, G, Vd]; None when the sampler gave none."""
-    given = [step for step in probs if step is not None]
-    assert len(given) in (0, len(probs)), "a sampler gives probabilities for all steps or for none"
-    return torch.stack(given, dim=1) if given else None
