@@ -52,25 +52,37 @@ class Rotary(nn.Module):
         return x * tables[0] + torch.cat([-high, low], dim=-1) * tables[1]
 
 
-class BlockAttention(nn.Module):
-    """Attention of block slots to the shared context and to their own block, with the same K/V weights for both."""
+class DraftAttention(nn.Module):
+    """Projections and norms of a draft layer's attention; how rows see each other is up to the kind of drafter.
 
-    def __init__(self, config: DSparkConfig) -> None:
+    Args:
+        config: shape of the heads.
+        input_size: width of the rows that come in; those that go out are as wide as the drafter.
+    """
+
+    def __init__(self, config: DSparkConfig, input_size: int) -> None:
         super().__init__()
-        d, self.head_dim = config.hidden_size, config.head_dim
+        self.head_dim = config.head_dim
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
-        self.q_proj = nn.Linear(d, self.heads * self.head_dim, bias=False)
-        self.k_proj = nn.Linear(d, self.kv_heads * self.head_dim, bias=False)
-        self.v_proj = nn.Linear(d, self.kv_heads * self.head_dim, bias=False)
-        self.o_proj = nn.Linear(self.heads * self.head_dim, d, bias=False)
+        self.q_proj = nn.Linear(input_size, self.heads * self.head_dim, bias=False)
+        self.k_proj = nn.Linear(input_size, self.kv_heads * self.head_dim, bias=False)
+        self.v_proj = nn.Linear(input_size, self.kv_heads * self.head_dim, bias=False)
+        self.o_proj = nn.Linear(self.heads * self.head_dim, config.hidden_size, bias=False)
         self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
 
     def keys_values(self, x: Tensor, tables: tuple[Tensor, Tensor]) -> LayerKV:
-        """Project [.., D] to rotated keys and values, each [.., K, E]."""
+        """Project rows [.., input size] to rotated keys and values, each [.., K, E]."""
         shape = (*x.shape[:-1], self.kv_heads, self.head_dim)
         keys = self.k_norm(self.k_proj(x).view(shape))
         return Rotary.rotate(keys, tables), self.v_proj(x).view(shape)
+
+
+class BlockAttention(DraftAttention):
+    """Attention of block slots to the shared context and to their own block, with the same K/V weights for both."""
+
+    def __init__(self, config: DSparkConfig) -> None:
+        super().__init__(config, config.hidden_size)
 
     def forward(self, x: Tensor, tables: tuple[Tensor, Tensor], context: LayerKV, hidden_keys: Tensor) -> Tensor:
         """Attend.

@@ -20,22 +20,18 @@ from dspark.drafters.dspark.block_plan import BlockPlan, Tile
 from dspark.drafters.dspark.context_store import ContextStore
 from dspark.drafters.dspark.experts import GatedMLP, MixtureOfExperts, mix_experts, route
 from dspark.drafters.dspark.frozen_linear import FrozenLinear
+from dspark.drafters.dspark.merged_projections import MergedProjections
 from dspark.drafters.dspark.model import DSparkModel
 from dspark.drafters.dspark.rotary_table import RotaryRows
 
 
 class FusedAttention:
-    """q, k and v in one product; the score scale is inside the query norm."""
+    """Attention of blocks, with merged projections."""
 
     def __init__(self, attention: BlockAttention) -> None:
+        self._project = MergedProjections(attention)
         self._heads, self._kv_heads, self._head_dim = attention.heads, attention.kv_heads, attention.head_dim
         self._group = attention.heads // attention.kv_heads
-        self._eps = attention.q_norm.eps
-        q_norm = attention.q_norm.weight * attention.head_dim**-0.5
-        norms = [q_norm.expand(self._heads, -1), attention.k_norm.weight.expand(self._kv_heads, -1)]
-        self._qk_norm = torch.cat(norms)  # [H + K, E]
-        weights = (attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight)
-        self._qkv, self._out = FrozenLinear(torch.cat(weights)), FrozenLinear(attention.o_proj.weight)
 
     def __call__(
         self, x: Tensor, residual: Tensor, plan: BlockPlan, rotary: RotaryRows, gather: Callable[[Tensor], Tensor]
@@ -52,15 +48,13 @@ class FusedAttention:
         Returns:
             [R * G, D].
         """
-        qkv = self._qkv(x).view(len(x), -1, self._head_dim)
-        qk, values = qkv.split([self._heads + self._kv_heads, self._kv_heads], dim=1)
-        qk = rotary.rotate(F.rms_norm(qk, qk.shape[-1:], None, self._eps) * self._qk_norm)
+        qk, values = self._project(x, rotary)
         block = len(x) // plan.num_requests
         queries = qk[:, : self._heads].view(-1, block, self._kv_heads, self._group, self._head_dim)
         queries = queries.permute(2, 0, 3, 1, 4)  # [K, R, group, G, E]
         own = torch.stack([qk[:, self._heads :], values]).transpose(1, 2)  # [2, K, R * G, E]
         mixed = [self._attend(queries[:, t.requests], own[:, :, t.block_rows], t, gather(t.pages)) for t in plan.tiles]
-        return self._out(torch.cat(mixed), add=residual)
+        return self._project.out(torch.cat(mixed), add=residual)
 
     def _attend(self, queries: Tensor, own: Tensor, tile: Tile, kv: Tensor) -> Tensor:
         """One tile: queries [K, n, group, G, E], own [2, K, n * G, E], kv [2, K, n * S, E] -> [n * G, H * E]."""

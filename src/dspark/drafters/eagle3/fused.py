@@ -7,11 +7,11 @@ Legend: R requests, n rows, D hidden, H query heads, K key/value heads, E head s
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from dspark.drafters.dspark.frozen_linear import FrozenLinear
 from dspark.drafters.dspark.fused import FusedMLP
+from dspark.drafters.dspark.merged_projections import MergedProjections
 from dspark.drafters.dspark.rotary_table import RotaryRows
 from dspark.drafters.eagle3.chain_plan import ChainPlan, Tile
 from dspark.drafters.eagle3.model import Eagle3Attention, Eagle3Layer, Eagle3Model
@@ -35,18 +35,13 @@ class FusedContext:
 
 
 class FusedChain:
-    """The layer, a step at a time; q, k and v in one product, the score scale inside the query norm."""
+    """The layer, a step at a time, with merged projections."""
 
     def __init__(self, layer: Eagle3Layer) -> None:
         attention: Eagle3Attention = layer.self_attn
         self._layer, self._mlp_norm, self._mlp = layer, layer.post_attention_layernorm, FusedMLP(layer.mlp)
+        self._project = MergedProjections(attention)
         self._heads, self._kv_heads, self._head_dim = attention.heads, attention.kv_heads, attention.head_dim
-        self._eps = attention.q_norm.eps
-        q_norm = attention.q_norm.weight * attention.head_dim**-0.5
-        norms = [q_norm.expand(self._heads, -1), attention.k_norm.weight.expand(self._kv_heads, -1)]
-        self._qk_norm = torch.cat(norms)  # [H + K, E]
-        weights = (attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight)
-        self._qkv, self._out = FrozenLinear(torch.cat(weights)), FrozenLinear(attention.o_proj.weight)
 
     def step(self, step: int, feature: Tensor, embedded: Tensor, plan: ChainPlan, rotary: RotaryRows) -> Tensor:
         """Run row ``step`` of every chain; its keys and values are added to the gathered context of the plan.
@@ -61,13 +56,11 @@ class FusedChain:
         Returns:
             [R, D] before the last norm.
         """
-        qkv = self._qkv(self._layer.join(embedded, feature)).view(len(feature), -1, self._head_dim)
-        qk, values = qkv.split([self._heads + self._kv_heads, self._kv_heads], dim=1)
-        qk = rotary.rotate(F.rms_norm(qk, qk.shape[-1:], None, self._eps) * self._qk_norm)
+        qk, values = self._project(self._layer.join(embedded, feature), rotary)
         rows = torch.cat([qk, values], dim=1) if plan.order is None else torch.cat([qk, values], 1)[plan.order]
         mixed = [self._attend(step, rows[tile.requests], tile) for tile in plan.tiles]
         joined = mixed[0] if plan.back is None else torch.cat(mixed).index_select(0, plan.back)
-        x = self._out(joined, add=feature)
+        x = self._project.out(joined, add=feature)
         return self._mlp(self._mlp_norm(x), x)
 
     def _attend(self, step: int, rows: Tensor, tile: Tile) -> Tensor:

@@ -16,7 +16,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from dspark.drafters.dspark.backbone import LayerKV, RMSNorm, Rotary
+from dspark.drafters.dspark.backbone import DraftAttention, LayerKV, RMSNorm, Rotary
 from dspark.drafters.dspark.experts import GatedMLP
 from dspark.drafters.eagle3.config import Eagle3Config
 
@@ -24,25 +24,11 @@ Tables = tuple[Tensor, Tensor]
 """Rotary cosines and sines of some positions."""
 
 
-class Eagle3Attention(nn.Module):
+class Eagle3Attention(DraftAttention):
     """Attention whose input is twice as wide as its output: [normed token embedding ; normed feature]."""
 
     def __init__(self, config: Eagle3Config) -> None:
-        super().__init__()
-        d, self.head_dim = config.hidden_size, config.head_dim
-        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
-        self.q_proj = nn.Linear(2 * d, self.heads * self.head_dim, bias=False)
-        self.k_proj = nn.Linear(2 * d, self.kv_heads * self.head_dim, bias=False)
-        self.v_proj = nn.Linear(2 * d, self.kv_heads * self.head_dim, bias=False)
-        self.o_proj = nn.Linear(self.heads * self.head_dim, d, bias=False)
-        self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
-        self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
-
-    def keys_values(self, x: Tensor, tables: Tables) -> LayerKV:
-        """Project [.., 2 D] to rotated keys and values, each [.., K, E]."""
-        shape = (*x.shape[:-1], self.kv_heads, self.head_dim)
-        keys = self.k_norm(self.k_proj(x).view(shape))
-        return Rotary.rotate(keys, tables), self.v_proj(x).view(shape)
+        super().__init__(config.layer_shape, 2 * config.hidden_size)
 
     def forward(self, x: Tensor, tables: Tables, context: LayerKV, unseen: Tensor, own: list[LayerKV]) -> Tensor:
         """Attend.
