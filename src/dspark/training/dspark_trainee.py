@@ -14,7 +14,7 @@ from dspark.drafters.dspark.objective import DSparkObjective
 from dspark.drafters.dspark.training_batch import DraftTrainingBatch, padding
 from dspark.drafters.losses import FrozenTarget, LossWeights, slot_weights
 from dspark.training.anchors import anchor_candidates, drawn_anchors, slots_that_count
-from dspark.training.tapped_trainee import TappedTrainee
+from dspark.training.tapped_trainee import TappedTrainee, each_once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +79,7 @@ class DSparkTrainee(TappedTrainee):
         firsts = np.cumsum(lengths) - lengths
         within = np.minimum(draw.anchors[..., None] + np.arange(draw.mask.shape[-1] + 1), lengths[:, None, None] - 1)
         flat = firsts[:, None, None] + within  # rows of the packed sequences
-        taught, places = np.unique(flat[..., :-1][draw.mask], return_inverse=True)
-        teacher_rows = np.zeros(draw.mask.shape, np.int64)
-        teacher_rows[draw.mask] = places
+        taught, teacher_rows = each_once(flat[..., :-1], draw.mask)
         fetched = self._source.fetch(draw.sequences, taught)
         ids = self._corpus.ids[self._corpus.rows(draw.sequences)]
         gather, keys = padding(lengths)

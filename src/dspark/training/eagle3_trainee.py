@@ -15,7 +15,7 @@ from dspark.drafters.eagle3.objective import Eagle3Objective, step_weights
 from dspark.drafters.eagle3.training_batch import Eagle3TrainingBatch, shifted, steps_that_count, tokens_ahead
 from dspark.drafters.losses import FrozenTarget, LossWeights
 from dspark.training.anchors import anchor_candidates, drawn_anchors, slots_that_count
-from dspark.training.tapped_trainee import TappedTrainee
+from dspark.training.tapped_trainee import TappedTrainee, each_once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +87,7 @@ class Eagle3Trainee(TappedTrainee):
         firsts = np.cumsum(lengths) - lengths
         chosen = draw.taught | draw.judged
         ahead = firsts[:, None, None] + draw.rows[..., None] + 1 + np.arange(steps)  # rows of the packed sequences
-        needed, places = np.unique(ahead[chosen], return_inverse=True)
-        teacher_rows = np.zeros(chosen.shape, np.int64)
-        teacher_rows[chosen] = places
+        needed, teacher_rows = each_once(ahead, chosen)
         fetched = self._source.fetch(draw.sequences, needed)
         ids = self._corpus.ids[self._corpus.rows(draw.sequences)]
         gather, keys = padding(lengths)

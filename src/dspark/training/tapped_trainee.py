@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -123,6 +124,22 @@ class TappedTrainee(ABC):
         model.load_state_dict({name.removeprefix("model."): value for name, value in weights.items()})
         reduced = self.config.draft_vocab_size is not None
         self._write(folder, _with_scale(model, self._scale), self._vocabulary if reduced else None)
+
+
+def each_once(rows: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that stand at chosen places of a grid, each once, increasing; and for every place which of them it is.
+
+    Args:
+        rows: int64 rows of packed sequences, of any shape.
+        chosen: bool, of the same shape.
+
+    Returns:
+        [U] int64, and places int64 of the grid's shape (0 where not chosen).
+    """
+    needed, found = np.unique(rows[chosen], return_inverse=True)
+    places = np.zeros(chosen.shape, np.int64)
+    places[chosen] = found
+    return needed, places
 
 
 def _with_scale(model: nn.Module, scale: Tensor) -> Any:
