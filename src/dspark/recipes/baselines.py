@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dspark.data.synthesis import SynthesisConfig
-from dspark.drafters.dspark import HeadType
+from dspark.drafters.dspark import DSparkConfig, HeadType
 from dspark.drafters.eagle3 import Eagle3Config
 from dspark.drafters.losses import LossWeights
 from dspark.recipes import shipped
-from dspark.recipes.recipe import Recipe, WritingPlan
-from dspark.training.config import TrainConfig
+from dspark.recipes.recipe import Recipe
 
 
 def dspark_gated() -> Recipe:
     """DSpark with the gated sequential head."""
-    return _compared(_with_head(HeadType.GATED))
+    return _with_head(HeadType.GATED)
 
 
 def dspark_rnn() -> Recipe:
     """DSpark with the recurrent sequential head."""
-    return _compared(_with_head(HeadType.RNN))
+    return _with_head(HeadType.RNN)
 
 
 def dspark_one_layer() -> Recipe:
     """DSpark with half of the backbone."""
-    base = shipped.training()
-    return _compared(replace(base, drafter=replace(shipped.drafter(), num_hidden_layers=1)))
+    return _with_drafter(replace(shipped.drafter(), num_hidden_layers=1))
 
 
 def dflash() -> Recipe:
@@ -39,7 +36,7 @@ def dflash() -> Recipe:
         confidence_head_with_markov=False,
     )
     loss = LossWeights(ce=1.0, kl=0.0, tv=0.0, confidence=0.0)
-    return _compared(replace(shipped.training(), drafter=drafter, loss=loss, phases=()))
+    return Recipe(training=replace(shipped.training(), drafter=drafter, loss=loss, phases=()))
 
 
 def eagle3() -> Recipe:
@@ -61,13 +58,13 @@ def eagle3() -> Recipe:
         draft_vocab_size=base.draft_vocab_size,
     )
     loss = LossWeights(ce=0.0, kl=1.0, tv=0.0, confidence=0.0)
-    return _compared(replace(shipped.training(), drafter=drafter, loss=loss, phases=()))
+    return Recipe(training=replace(shipped.training(), drafter=drafter, loss=loss, phases=()))
 
 
-def _with_head(head: HeadType) -> TrainConfig:
-    return replace(shipped.training(), drafter=replace(shipped.drafter(), head_type=head))
+def _with_head(head: HeadType) -> Recipe:
+    return _with_drafter(replace(shipped.drafter(), head_type=head))
 
 
-def _compared(training: TrainConfig) -> Recipe:
-    """The shipped recipe with another training."""
-    return Recipe(writing=WritingPlan(synthesis=SynthesisConfig()), training=training)
+def _with_drafter(drafter: DSparkConfig) -> Recipe:
+    """The shipped recipe with another drafter."""
+    return Recipe(training=replace(shipped.training(), drafter=drafter))

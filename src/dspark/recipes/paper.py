@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
-from dspark.data.synthesis import SynthesisConfig
 from dspark.drafters.dspark import DSparkConfig
 from dspark.drafters.losses import LossWeights
 from dspark.recipes import shipped
-from dspark.recipes.recipe import Recipe, WritingPlan
+from dspark.recipes.recipe import Recipe
 from dspark.training.config import Parallel, TrainConfig
 from dspark.training.cost import TargetSizes
 from dspark.training.optim import OptimConfig
@@ -70,7 +70,7 @@ _TARGETS = {
 
 def paper_recipes() -> dict[str, Callable[[], Recipe]]:
     """All recipes of this file by name."""
-    large = {name: _recipe_of(target) for name, target in _TARGETS.items()}
+    large: dict[str, Callable[[], Recipe]] = {name: partial(_recipe, target) for name, target in _TARGETS.items()}
     return {**large, "production-moe": production_moe, "paper-cpu": paper_cpu, "production-moe-cpu": production_moe_cpu}
 
 
@@ -86,7 +86,7 @@ def paper_cpu() -> Recipe:
     training = replace(
         shipped.training(), drafter=drafter, loss=_LOSS, phases=(), optim=_optim(steps=1_200), validate_every=100
     )
-    return Recipe(writing=_writing(), training=training)
+    return Recipe(training=training)
 
 
 def production_moe_cpu() -> Recipe:
@@ -101,14 +101,6 @@ _LOSS = LossWeights(ce=0.1, kl=0.0, tv=0.9, confidence=1.0, decay=4.0)
 
 def _optim(steps: int) -> OptimConfig:
     return OptimConfig(lr=6e-4, warmup=round(0.04 * steps), steps=steps, clip=1.0)
-
-
-def _writing() -> WritingPlan:
-    return WritingPlan(synthesis=SynthesisConfig())
-
-
-def _recipe_of(target: _Target) -> Callable[[], Recipe]:
-    return lambda: _recipe(target)
 
 
 def _recipe(target: _Target) -> Recipe:
@@ -145,7 +137,7 @@ def _recipe(target: _Target) -> Recipe:
         hidden_size=target.hidden,
         vocab_size=target.vocabulary,
     )
-    return Recipe(writing=_writing(), training=training, target=sizes)
+    return Recipe(training=training, target=sizes)
 
 
 def _taps(layers: int) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dspark.core import InputError
 from dspark.data.synthesis import SynthesisConfig
@@ -21,7 +21,7 @@ class WritingPlan:
         requests_at_a_time: answers in progress at a time.
     """
 
-    synthesis: SynthesisConfig
+    synthesis: SynthesisConfig = field(default_factory=SynthesisConfig)
     top_k: int = 50
     chunk: int = 128
     requests_at_a_time: int = 64
@@ -42,7 +42,7 @@ class Recipe:
         target: the target it is made for, where that is too large to be at hand; estimates go by it.
     """
 
-    writing: WritingPlan
+    writing: WritingPlan = field(default_factory=WritingPlan)
     training: TrainConfig
     target: TargetSizes | None = None
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dspark.data.synthesis import SynthesisConfig
 from dspark.drafters.dspark import DSparkConfig, HeadType
 from dspark.drafters.losses import LossWeights
-from dspark.recipes.recipe import Recipe, WritingPlan
+from dspark.recipes.recipe import Recipe
 from dspark.training.config import LossPhase, TrainConfig
 from dspark.training.optim import OptimConfig
 
@@ -16,7 +15,7 @@ _CONFIDENCE = 0.3
 
 def shipped() -> Recipe:
     """Self-written conversations, then a two-layer drafter with blocks of seven and a reduced vocabulary."""
-    return Recipe(writing=WritingPlan(synthesis=SynthesisConfig()), training=training())
+    return Recipe(training=training())
 
 
 def training() -> TrainConfig:
@@ -52,7 +51,7 @@ def confidence() -> Recipe:
         validate_every=50,
         trained=("confidence_head",),
     )
-    return Recipe(writing=WritingPlan(synthesis=SynthesisConfig()), training=alone)
+    return Recipe(training=alone)
 
 
 def drafter() -> DSparkConfig:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from dspark.core import InputError
 from dspark.data.corpus import Corpus
+from dspark.drafters.dspark.target_side import embedding_rows
 from dspark.recipes.training_curve import draw_curve
 from dspark.target import LoadedTarget, PackedTarget
 from dspark.training.config import TrainConfig
@@ -119,19 +118,16 @@ def open_run(
     """
     target = loaded.target
     source = data.open(loaded, config.drafter.target_layer_ids)
-    borrowed = borrow(target)
     return TrainingRun(
-        Trainer(config, source, borrowed, folder, device=target.device, ranks=ranks, init_from=init_from)
+        Trainer(config, source, borrow(target), folder, device=target.device, ranks=ranks, init_from=init_from)
     )
 
 
 def borrow(target: PackedTarget) -> Borrowed:
     """What drafters borrow from a target."""
-    some = torch.arange(min(8, target.facts.vocab_size), device=target.device)
-    embedding = target.embed_weight()
-    if not torch.equal(target.embed(some), embedding[some]):  # the family scales its embeddings
-        embedding = target.embed(torch.arange(target.facts.vocab_size, device=target.device))
-    return Borrowed(embedding=embedding, head=target.lm_head_weight(), logit_softcap=target.facts.logit_softcap)
+    return Borrowed(
+        embedding=embedding_rows(target), head=target.lm_head_weight(), logit_softcap=target.facts.logit_softcap
+    )
 
 
 def describe(entry: dict[str, Any]) -> str:
