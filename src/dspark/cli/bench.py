@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,11 +10,11 @@ import typer
 
 from dspark.cli.build import open_target
 from dspark.cli.lists import integers
-from dspark.cli.options import Calibration, Device, Dtype, Prompts, Target
+from dspark.cli.options import Calibration, Device, Dtype, MaxTokens, Prompts, Target
+from dspark.cli.reports import write_report
 from dspark.cli.screen import note, print_markdown, progress_bar, waiting
 
 if TYPE_CHECKING:
-    from dspark.evaluation import DecodeReport
     from dspark.evaluation.decode import AnyArm
     from dspark.target import LoadedTarget
 
@@ -39,7 +40,7 @@ def decode(
     calibration: Calibration = None,
     dtype: Dtype = None,
     device: Device = None,
-    max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 128,
+    max_tokens: MaxTokens = 128,
     repeats: Annotated[int, typer.Option(help="How often everything is run.")] = 3,
     concurrency: Annotated[str, typer.Option(help="Answers at a time; several numbers with commas between.")] = "1",
     ngram: Annotated[bool, typer.Option("--ngram/--no-ngram", help="Also n-gram lookup.")] = True,
@@ -68,7 +69,8 @@ def decode(
     report = ev.make_report(measured, arms, loaded, plan, ev.this_machine())
     print_markdown(report.to_markdown())
     if folder is not None:
-        _write(report, folder)
+        draw = partial(ev.plot_report, report, folder / "report.png")
+        write_report(folder, report.to_json(), report.to_markdown(), draw, undrawn="no report.png: that needs")
 
 
 def _arms(
@@ -90,18 +92,3 @@ def _arms(
     if transformers:
         arms.append(ev.TransformersArm(loaded))
     return arms
-
-
-def _write(report: DecodeReport, folder: Path) -> None:
-    from dspark.evaluation import can_plot, plot_report
-    from dspark.evaluation.files import write_whole
-
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "report.json", report.to_json())
-    write_whole(folder / "report.md", report.to_markdown())
-    if can_plot():
-        with waiting("Drawing ..."):
-            plot_report(report, folder / "report.png")
-    else:
-        typer.echo("no report.png: that needs matplotlib (pip install matplotlib)", err=True)
-    typer.echo(f"written to {folder}", err=True)

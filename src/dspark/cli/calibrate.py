@@ -10,7 +10,7 @@ import typer
 
 from dspark.cli.build import open_target
 from dspark.cli.lists import numbers
-from dspark.cli.options import Device, Dtype, Prompts, Target
+from dspark.cli.options import Concurrency, Device, Dtype, MaxTokens, Prompts, Target
 from dspark.cli.screen import print_markdown, progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def calibrate(
     device: Device = None,
     temperature: Annotated[str, typer.Option(help="Of sampling; several numbers with commas between.")] = "1",
     samples: Annotated[int, typer.Option(help="Answers per prompt and temperature.")] = 4,
-    max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 256,
-    concurrency: Annotated[int, typer.Option(help="Answers at a time.")] = 8,
+    max_tokens: MaxTokens = 256,
+    concurrency: Concurrency = 8,
     seed: Annotated[int, typer.Option(help="Of the samples and of the split.")] = 0,
     offsets: Annotated[
         bool, typer.Option("--offsets", help="Also shift the confidences, for a drafter that is wrong on average.")

@@ -10,7 +10,7 @@ import typer
 
 from dspark.cli.answers import AnswerPrinter, say_summary
 from dspark.cli.build import open_llm, sampling
-from dspark.cli.options import Calibration, Device, Drafter, Dtype, Policy, Target
+from dspark.cli.options import Calibration, Device, Drafter, Dtype, MaxTokens, Policy, Target, TopP
 from dspark.cli.screen import err
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def chat(
     dtype: Dtype = None,
     device: Device = None,
     system: Annotated[str | None, typer.Option(help="System message.", show_default=False)] = None,
-    max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 1024,
+    max_tokens: MaxTokens = 1024,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
-    top_p: Annotated[float | None, typer.Option(help="Nucleus sampling, in (0, 1].", show_default=False)] = None,
+    top_p: TopP = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same answers.", show_default=False)] = None,
 ) -> None:
     """Talk to the model. Answers stream; earlier turns stay in its prefix cache."""

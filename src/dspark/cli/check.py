@@ -9,7 +9,7 @@ import typer
 
 from dspark.cli.build import open_target
 from dspark.cli.lists import integers
-from dspark.cli.options import Device, Prompts, Target
+from dspark.cli.options import Device, MaxTokens, OnePolicy, Prompts, Target
 from dspark.cli.screen import progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def lossless(
             help="ngram, auto, dflash, or a checkpoint directory; without it all there are. May be repeated.",
         ),
     ] = None,
-    policy: Annotated[str, typer.Option("--policy", "-p", help="fixed, fixed:K or threshold:T.")] = "fixed",
+    policy: OnePolicy = "fixed",
     dtype: Annotated[str, typer.Option(help="In anything but float32, near ties are everywhere.")] = "float32",
     device: Device = None,
-    max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 128,
+    max_tokens: MaxTokens = 128,
     batch: Annotated[str, typer.Option(help="Answers at a time; several numbers with commas between.")] = "1,8",
 ) -> None:
     """Greedy texts of every drafter against plain decoding, token by token.

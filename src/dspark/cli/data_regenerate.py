@@ -10,8 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dspark.cli.build import open_llm
-from dspark.cli.data_synthesize import Repeats, Temperatures, Thinking
-from dspark.cli.options import Device, Dtype, Override, Target, given
+from dspark.cli.options import (
+    Device,
+    Dtype,
+    Override,
+    Repeats,
+    Target,
+    Temperatures,
+    Thinking,
+    TopK,
+    TopP,
+    WritingDrafter,
+    WritingSeed,
+    given,
+)
 from dspark.cli.screen import progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -33,9 +45,7 @@ def regenerate(
     ],
     path: Annotated[Path, typer.Argument(metavar="OUT.jsonl", help="Where conversations are appended.")],
     target: Target = None,
-    drafter: Annotated[
-        str, typer.Option("--drafter", "-d", help="auto, none, ngram, or a checkpoint directory.")
-    ] = "none",
+    drafter: WritingDrafter = "none",
     dtype: Dtype = None,
     device: Device = None,
     endpoint: Annotated[
@@ -48,8 +58,8 @@ def regenerate(
     in_flight: Annotated[int, typer.Option(help="Conversations answered at a time.")] = 64,
     attempts: Annotated[int, typer.Option(help="How often a request to a server is tried.")] = 6,
     temperatures: Temperatures = None,
-    top_p: Annotated[float | None, typer.Option(help="Nucleus sampling, in (0, 1].", show_default=False)] = None,
-    top_k: Annotated[int | None, typer.Option(help="Keep the k likeliest tokens.", show_default=False)] = None,
+    top_p: TopP = None,
+    top_k: TopK = None,
     answer_tokens: Annotated[int | None, typer.Option(help="Longest answer (1024).", show_default=False)] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Longest conversation (4096).", show_default=False)] = None,
     system: Annotated[
@@ -68,7 +78,7 @@ def regenerate(
         bool, typer.Option("--skip-bad", help="List prompts that cannot be used as failures, do not stop at them.")
     ] = False,
     retry_failures: Annotated[bool, typer.Option("--retry-failures", help="Try earlier failures again.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything drawn.", show_default=False)] = None,
+    seed: WritingSeed = None,
     overrides: Override = None,
 ) -> None:
     """Answer given prompts anew: user turns come from the source, every answer is written by the target.
@@ -150,13 +160,15 @@ def _note(file: RegeneratedFile) -> str:
 
 
 def _say(file: RegeneratedFile, left_out: int, answers: Answers) -> None:
-    said = f"{file.path} holds {_count(file.count, 'conversation')}, {_count(file.tokens, 'token')}"
+    from dspark.evaluation.decode_report import count_of
+
+    said = f"{file.path} holds {count_of(file.count, 'conversation')}, {count_of(file.tokens, 'token')}"
     if file.cut:
         said += f", {file.cut} with a cut answer"
     if left_out:
-        said += f"; {_count(left_out, 'repeated prompt')} left out"
+        said += f"; {count_of(left_out, 'repeated prompt')} left out"
     if file.failed:
-        said += f"; {_count(file.failed, 'prompt')} failed, see {file.failures}"
+        said += f"; {count_of(file.failed, 'prompt')} failed, see {file.failures}"
     typer.echo(said, err=True)
     differing, counted = getattr(answers, "differing", 0), getattr(answers, "counted", 0)
     if differing:
@@ -165,7 +177,3 @@ def _say(file: RegeneratedFile, left_out: int, answers: Answers) -> None:
             "template gives; does it serve this target, with the same template?",
             err=True,
         )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + "s" * (number != 1)

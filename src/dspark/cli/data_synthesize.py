@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dspark.cli.build import open_llm
-from dspark.cli.options import Device, Dtype, Override, RecipeName, Target
+from dspark.cli.options import (
+    Device,
+    Dtype,
+    Override,
+    RecipeName,
+    Repeats,
+    Target,
+    Temperatures,
+    Thinking,
+    WritingDrafter,
+    WritingSeed,
+)
 from dspark.cli.screen import progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -18,20 +29,6 @@ if TYPE_CHECKING:
 
 SHARE = re.compile(r"\s*(\d+\.?\d*|\.\d+):(.*)", re.DOTALL)
 
-Temperatures = Annotated[
-    str | None,
-    typer.Option(metavar="T:SHARE,...", help="Temperatures of the answers (the recipe's).", show_default=False),
-]
-Thinking = Annotated[
-    bool | None, typer.Option("--thinking/--no-thinking", help="Whether answers start with thoughts (no).")
-]
-Repeats = Annotated[
-    str | None,
-    typer.Option(
-        metavar="keep|exact|near", help="Which repeated user turns are left out (the recipe's).", show_default=False
-    ),
-]
-
 
 def synthesize(
     path: Annotated[Path, typer.Argument(metavar="OUT.jsonl", help="Where conversations are appended.")],
@@ -39,11 +36,9 @@ def synthesize(
         int | None, typer.Option(help="At least so many shall be in the file.", show_default=False)
     ] = None,
     tokens: Annotated[int | None, typer.Option(help="At least so many tokens, instead.", show_default=False)] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything drawn.", show_default=False)] = None,
+    seed: WritingSeed = None,
     target: Target = None,
-    drafter: Annotated[
-        str, typer.Option("--drafter", "-d", help="auto, none, ngram, or a checkpoint directory.")
-    ] = "none",
+    drafter: WritingDrafter = "none",
     dtype: Dtype = None,
     device: Device = None,
     domains: Annotated[

@@ -9,7 +9,7 @@ import typer
 
 from dspark.cli.answers import AnswerPrinter
 from dspark.cli.build import open_target
-from dspark.cli.options import Device, Drafter, Dtype, Policy, Target, given
+from dspark.cli.options import Device, Drafter, Dtype, MaxTokens, Policy, Target, given
 from dspark.cli.screen import out, progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def demo(
     policy: Policy = None,
     dtype: Dtype = None,
     device: Device = None,
-    max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 48,
+    max_tokens: MaxTokens = 48,
     proof: Annotated[
         bool, typer.Option("--proof/--no-proof", help="Compare the texts in float32 as well, where rounding is small.")
     ] = True,
@@ -66,12 +66,12 @@ def _open_pair(loaded: LoadedTarget, drafter: str | None, policy: str | None) ->
 
 def _show_first(pair: Pair, prompt: Any, max_tokens: int) -> None:
     """Warm both arms up, and let the fast one be seen."""
+    from dspark.evaluation.decode import run_arm
     from dspark.evaluation.demo import show
 
     console, printer = out(), AnswerPrinter()
     with waiting("Warming up ..."):
-        for _ in show(pair.plain, prompt, 8):
-            pass
+        run_arm(pair.plain, [prompt], 8, 1)
     console.print(f"\n{pair.asked(0)}\n", style="bold" if printer.coloured else "", soft_wrap=True)
     with closing(cast("Any", show(pair.fast, prompt, max_tokens))) as outputs:
         for output in outputs:

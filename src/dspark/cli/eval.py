@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,13 +10,14 @@ import typer
 
 from dspark.cli.build import open_target
 from dspark.cli.lists import numbers
-from dspark.cli.options import Device, Dtype, Prompts, Target
+from dspark.cli.options import Concurrency, Device, Dtype, MaxTokens, OnePolicy, Prompts, Target
+from dspark.cli.reports import write_report
 from dspark.cli.screen import note, print_markdown, progress_bar, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dspark.evaluation import Arm, EvalPlan, EvalReport, PromptSet, Turn
+    from dspark.evaluation import Arm, EvalPlan, PromptSet, Turn
     from dspark.target import LoadedTarget
 
 
@@ -45,12 +47,12 @@ def evaluate(
         typer.Option(help="Folder that holds gsm8k.jsonl and so on; without it they are read from the hub."),
     ] = None,
     target: Target = None,
-    policy: Annotated[str, typer.Option("--policy", "-p", help="fixed, fixed:K or threshold:T.")] = "fixed",
+    policy: OnePolicy = "fixed",
     dtype: Dtype = None,
     device: Device = None,
     temperatures: Annotated[str, typer.Option("--temperatures", help="Numbers with commas between.")] = "0,1",
-    max_tokens: Annotated[int, typer.Option(help="Length limit of an answer.")] = 256,
-    concurrency: Annotated[int, typer.Option(help="Answers at a time.")] = 8,
+    max_tokens: MaxTokens = 256,
+    concurrency: Concurrency = 8,
     seed: Annotated[int, typer.Option(help="Seed of the sampled answers.")] = 0,
     baseline: Annotated[
         str | None,
@@ -93,9 +95,11 @@ def evaluate(
         raise KeyboardInterrupt("interrupted before all drafters had answered the first prompts")
     sweeps = ev.live_sweeps(swept, live, [entry.domain for entry in sets], plan)
     report = ev.make_eval_report(turns, arms, sets, plan, loaded, baseline=base, live=sweeps)
-    print_markdown(ev.eval_markdown(report))
+    page = ev.eval_markdown(report)
+    print_markdown(page)
     if folder is not None:
-        _write(report, folder)
+        draw = partial(ev.plot_evaluation, report, folder)
+        write_report(folder, report.to_json(), page, draw, undrawn="no plots: they need")
     if not (whole and swept_whole):
         raise KeyboardInterrupt("interrupted; the report is about what was finished")
 
@@ -128,18 +132,3 @@ def _run(
     except KeyboardInterrupt:
         return turns, False
     return turns, True
-
-
-def _write(report: EvalReport, folder: Path) -> None:
-    from dspark import evaluation as ev
-    from dspark.evaluation.files import write_whole
-
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "report.json", report.to_json())
-    write_whole(folder / "report.md", ev.eval_markdown(report))
-    if ev.can_plot():
-        with waiting("Drawing ..."):
-            ev.plot_evaluation(report, folder)
-    else:
-        typer.echo("no plots: they need matplotlib (pip install matplotlib)", err=True)
-    typer.echo(f"written to {folder}", err=True)

@@ -10,7 +10,7 @@ import typer
 
 from dspark.cli.answers import AnswerPrinter, say_summary
 from dspark.cli.build import open_llm, sampling
-from dspark.cli.options import Calibration, Device, Drafter, Dtype, Policy, Target
+from dspark.cli.options import Calibration, Device, Drafter, Dtype, Policy, Target, TopK, TopP
 
 if TYPE_CHECKING:
     from dspark.core import SamplingParams
@@ -31,8 +31,8 @@ def generate(
     device: Device = None,
     max_tokens: Annotated[int | None, typer.Option(help="Length limit of an answer [256].", show_default=False)] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
-    top_p: Annotated[float | None, typer.Option(help="Nucleus sampling, in (0, 1].", show_default=False)] = None,
-    top_k: Annotated[int | None, typer.Option(help="Keep the k likeliest tokens.", show_default=False)] = None,
+    top_p: TopP = None,
+    top_k: TopK = None,
     min_p: Annotated[float | None, typer.Option(help="Drop tokens below this share.", show_default=False)] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same text.", show_default=False)] = None,
     n: Annotated[int | None, typer.Option("--n", "-n", help="Answers per prompt [1].", show_default=False)] = None,

@@ -54,6 +54,26 @@ Prompts = Annotated[
         help="JSONL prompts, the first N of them; without it a few of our own. May be repeated.",
     ),
 ]
+OnePolicy = Annotated[str, typer.Option("--policy", "-p", help="fixed, fixed:K or threshold:T.")]
+MaxTokens = Annotated[int, typer.Option(help="Length limit of an answer.")]
+Concurrency = Annotated[int, typer.Option(help="Answers at a time.")]
+TopP = Annotated[float | None, typer.Option(help="Nucleus sampling, in (0, 1].", show_default=False)]
+TopK = Annotated[int | None, typer.Option(help="Keep the k likeliest tokens.", show_default=False)]
+WritingDrafter = Annotated[str, typer.Option("--drafter", "-d", help="auto, none, ngram, or a checkpoint directory.")]
+WritingSeed = Annotated[int | None, typer.Option(help="Seed of everything drawn.", show_default=False)]
+Temperatures = Annotated[
+    str | None,
+    typer.Option(metavar="T:SHARE,...", help="Temperatures of the answers (the recipe's).", show_default=False),
+]
+Thinking = Annotated[
+    bool | None, typer.Option("--thinking/--no-thinking", help="Whether answers start with thoughts (no).")
+]
+Repeats = Annotated[
+    str | None,
+    typer.Option(
+        metavar="keep|exact|near", help="Which repeated user turns are left out (the recipe's).", show_default=False
+    ),
+]
 RecipeName = Annotated[str, typer.Option("--recipe", help="shipped, or tiny (small numbers, to try everything out).")]
 Override = Annotated[
     list[str] | None, typer.Option("--set", help="Change one field of the recipe, NAME=VALUE. May be repeated.")
