@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,6 +32,12 @@ Progress = Callable[[int, str], None]
 
 def no_progress(done: int, note: str) -> None:
     """Tell nobody."""
+
+
+def counting(progress: Progress) -> Callable[[str], Callable[[], None]]:
+    """Reporters that count together: by a note, a function that tells that one more is done."""
+    done = count(1)
+    return lambda note: lambda: progress(next(done), note)
 
 
 @dataclass(frozen=True, kw_only=True)

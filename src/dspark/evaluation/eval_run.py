@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from dspark.core import InputError, SamplingParams
-from dspark.evaluation.arms import Arm, Progress, no_progress, rotated
+from dspark.evaluation.arms import Arm, Progress, counting, no_progress, rotated
 from dspark.evaluation.decode import warm_up
 from dspark.evaluation.prompts import PromptSet
 from dspark.evaluation.runs import Ids, Run, run_prompts
@@ -109,19 +109,14 @@ def measure(
     ids = {entry.domain: entry.token_ids(loaded.tokenizer) for entry in sets}
     _check_lengths(ids, loaded)
     warm_up(arms, next(iter(ids.values()))[:1])
-    done = 0
+    answered = counting(progress)
     for number, (group, temperature) in enumerate(_order(ids, plan)):
         turns = []
         for arm in rotated(arms, number):
             note = f"{group.domain} T={temperature:g} {arm.name}"
-
-            def answered(note: str = note) -> None:
-                nonlocal done
-                progress(done := done + 1, note)
-
             params = [plan.params(temperature, group.first + place) for place in range(len(group.prompts))]
             llm = arm.open(group.prompts, max_tokens=plan.max_tokens, concurrency=plan.concurrency, record_rounds=True)
-            run = run_prompts(llm, group.prompts, params, on_answer=answered)
+            run = run_prompts(llm, group.prompts, params, on_answer=answered(note))
             turns.append(Turn(arm=arm.name, domain=group.domain, temperature=temperature, first=group.first, run=run))
         yield tuple(turns)
 

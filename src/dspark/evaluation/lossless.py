@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dspark.core import InputError
 from dspark.engine import shipped_drafter
-from dspark.evaluation.arms import Arm, Progress, named_arm, no_progress
+from dspark.evaluation.arms import Arm, Progress, counting, named_arm, no_progress
 from dspark.evaluation.margins import first_difference, logit_margin
 from dspark.evaluation.prompts import PromptSet
 from dspark.evaluation.runs import Ids, greedy, nobody, run_prompts
@@ -161,15 +161,7 @@ def audit_parts(
     Raises:
         InputError: a prompt the target cannot take.
     """
-    done = 0
-
-    def finished(note: str) -> Callable[[], None]:
-        def tell() -> None:
-            nonlocal done
-            progress(done := done + 1, note)
-
-        return tell
-
+    finished = counting(progress)
     for entry in sets:
         prompts = entry.token_ids(plain.loaded.tokenizer)
         written = finished(f"{entry.domain} {plain.name}")
@@ -190,7 +182,23 @@ def _part(
     expected: Sequence[Ids],
     got: Sequence[Ids],
 ) -> AuditPart:
-    found = _differences(plain, arm, batch_size, domain, prompts, expected, got)
+    found = []
+    for number, (prompt, want, have) in enumerate(zip(prompts, expected, got, strict=True)):
+        place = first_difference(have, want)
+        if place is not None:
+            first, second = (text[place] if place < len(text) else None for text in (want, have))
+            found.append(
+                Difference(
+                    arm=arm.name,
+                    batch_size=batch_size,
+                    domain=domain,
+                    prompt=number,
+                    position=place,
+                    expected=first,
+                    got=second,
+                    margin=margin_at(plain, (*prompt, *want[:place]), first, second),
+                )
+            )
     count = Count(
         arm=arm.name,
         batch_size=batch_size,
@@ -213,35 +221,6 @@ def answers(
     """Greedy texts of an arm, so many at a time."""
     llm = arm.open(prompts, max_tokens=max_tokens, concurrency=batch_size)
     return run_prompts(llm, prompts, greedy(max_tokens), on_answer=on_answer).token_ids
-
-
-def _differences(
-    plain: Arm,
-    arm: Arm,
-    batch_size: int,
-    domain: str,
-    prompts: Sequence[Ids],
-    expected: Sequence[Ids],
-    got: Sequence[Ids],
-) -> list[Difference]:
-    found = []
-    for number, (prompt, want, have) in enumerate(zip(prompts, expected, got, strict=True)):
-        place = first_difference(have, want)
-        if place is not None:
-            first, second = (text[place] if place < len(text) else None for text in (want, have))
-            found.append(
-                Difference(
-                    arm=arm.name,
-                    batch_size=batch_size,
-                    domain=domain,
-                    prompt=number,
-                    position=place,
-                    expected=first,
-                    got=second,
-                    margin=margin_at(plain, (*prompt, *want[:place]), first, second),
-                )
-            )
-    return found
 
 
 def margin_at(plain: Arm, context: Ids, first: int | None, second: int | None) -> float | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,11 @@ from dspark.calibration import (
 )
 from dspark.core import InputError, SamplingParams
 from dspark.drafters import Drafter
-from dspark.engine import LLM
+from dspark.engine import LLM, RoundTrace
 from dspark.evaluation import PromptSet, run_prompts
+from dspark.evaluation.arms import Progress, counting
 from dspark.evaluation.runs import Ids, end_token_ids
 from dspark.target import LoadedTarget
-
-Progress = Callable[[int, str], None]
 
 _ROWS = 512
 
@@ -137,16 +136,15 @@ def record(
     prompts = [(entry.domain, ids) for entry in sets for ids in entry.token_ids(loaded.tokenizer)]
     asked = [(number, option) for number in range(len(prompts)) for option in plan.options(number)]
     llm = _open(loaded, drafter, [ids for _, ids in prompts], plan)
-    done = 0
-
-    def count() -> None:
-        nonlocal done
-        done += 1
-        progress(done, "")
-
-    run = run_prompts(llm, [prompts[n][1] for n, _ in asked], [option for _, option in asked], on_answer=count)
-    traces = [[trace for (n, _), stats in zip(asked, run.stats, strict=True) if n == number for trace in stats.traces]
-              for number in range(len(prompts))]  # fmt: skip
+    run = run_prompts(
+        llm,
+        [prompts[number][1] for number, _ in asked],
+        [option for _, option in asked],
+        on_answer=counting(progress)(""),
+    )
+    traces: list[list[RoundTrace]] = [[] for _ in prompts]
+    for (number, _), stats in zip(asked, run.stats, strict=True):
+        traces[number].extend(stats.traces)
     stop_ids = end_token_ids(loaded)
     return Recording(
         domains=tuple(domain for domain, _ in prompts),
@@ -194,7 +192,6 @@ class Calibrated:
         before: agreement on the held-out half of the drafter's own confidences.
         scaled: the same with the temperatures alone.
         after: the same with what is used, offsets included if there are any.
-        worse: positions, counted from 0, whose survival has a larger ECE after than before.
     """
 
     fit: StsFit
@@ -204,11 +201,12 @@ class Calibrated:
     before: Agreement
     scaled: Agreement
     after: Agreement
-    worse: tuple[int, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
+    @property
+    def worse(self) -> tuple[int, ...]:
+        """Positions, counted from 0, whose survival has a larger ECE after than before."""
         pairs = zip(self.before.survival, self.after.survival, strict=True)
-        object.__setattr__(self, "worse", tuple(k for k, (b, a) in enumerate(pairs) if a.ece > b.ece))
+        return tuple(k for k, (b, a) in enumerate(pairs) if a.ece > b.ece)
 
     @property
     def used(self) -> Calibration:
