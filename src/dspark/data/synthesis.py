@@ -125,13 +125,13 @@ class _Draft:
 
     def __init__(self, number: int, config: SynthesisConfig, material: Material) -> None:
         self.rng = random.Random(f"{config.seed}/{number}")
-        self.domain = _pick(self.rng, config.domains)
-        self.temperature = _pick(self.rng, config.temperatures)
+        self.domain = pick(self.rng, config.domains)
+        self.temperature = pick(self.rng, config.temperatures)
         self.user_limit = self.rng.choice(config.user_lengths)
         self.answer_limit = self.rng.choice(config.answer_lengths)
         second = self.rng.random() < config.second_turn
-        self.form = material.forms[_pick(self.rng, config.systems)]
-        openings = material.openings[_pick(self.rng, config.languages)]
+        self.form = material.forms[pick(self.rng, config.systems)]
+        openings = material.openings[pick(self.rng, config.languages)]
         self.turns_left = 1 + (second and self.form.repeats)
         self.ids = [*self.form.opening, *self.rng.choice(openings[self.domain])]
         self.mask = [0] * len(self.ids)
@@ -243,5 +243,6 @@ def _finished(draft: _Draft) -> Conversation:
     )
 
 
-def _pick(rng: random.Random, shares: Mapping[_T, float]) -> _T:
+def pick(rng: random.Random, shares: Mapping[_T, float]) -> _T:
+    """Draw by shares; see :func:`check_shares`."""
     return rng.choices(list(shares), list(shares.values()))[0]

@@ -11,7 +11,7 @@ from dspark.data.chat_template import ChatTemplate
 from dspark.data.conversation import Conversation
 from dspark.data.dialogue import Dialogue
 from dspark.data.prompt_turns import PromptTurns
-from dspark.data.synthesis import SynthesisConfig, check_shares
+from dspark.data.synthesis import SynthesisConfig, check_shares, pick
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class RegenerationPlan:
         return Dialogue(
             turns,
             template,
-            temperature=draws.choices(list(self.temperatures), list(self.temperatures.values()))[0],
+            temperature=pick(draws, self.temperatures),
             domain=self.domain,
             max_tokens=min(self.max_tokens, max_tokens or self.max_tokens),
             system=self.system,
