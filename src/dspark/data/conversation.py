@@ -67,6 +67,17 @@ def append_lines(path: Path, lines: Iterable[str]) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
+def check_files(files: Iterable[Path]) -> None:
+    """See that files of conversations are there.
+
+    Raises:
+        InputError: about the first one that is not.
+    """
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"there is no file {file}; expected conversations, one JSON object a line")
+
+
 def read_conversations(path: Path) -> Iterator[Conversation]:
     """Read a JSONL file of conversations.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from dspark.core import InputError
-from dspark.data.conversation import Conversation, read_conversations
+from dspark.data.conversation import Conversation, check_files, read_conversations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +76,7 @@ class Corpus:
         Raises:
             InputError: a file that is not there, or a line that is no conversation (its number is named).
         """
-        for file in files:
-            if not file.is_file():
-                raise InputError(f"there is no file {file}; expected conversations, one JSON object a line")
+        check_files(files)
         return cls.of(conversation for file in files for conversation in read_conversations(file))
 
     @classmethod

@@ -36,13 +36,13 @@ class Group:
     tokens: int = 0
     learnt: int = 0
 
-    def add(self, conversation: Conversation) -> None:
-        """Count one."""
+    def add(self, conversation: Conversation, answers: Sequence[int]) -> None:
+        """Count one with answers of so many tokens."""
         self.conversations += 1
         self.complete += conversation.complete
-        self.answers += sum(1 for learnt, _ in groupby(conversation.mask) if learnt)
+        self.answers += len(answers)
         self.tokens += len(conversation.ids)
-        self.learnt += sum(conversation.mask)
+        self.learnt += sum(answers)
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers by name."""
@@ -146,13 +146,14 @@ def _count(stats: Stats, conversation: Conversation) -> None:
         "temperature": f"{conversation.temperature:g}",
         "ended": "complete" if conversation.complete else "cut",
     }
+    answers = [sum(1 for _ in run) for learnt, run in groupby(conversation.mask) if learnt]
     for kind, name in names.items():
-        stats.groups[kind].setdefault(name, Group()).add(conversation)
-    stats.total.add(conversation)
+        stats.groups[kind].setdefault(name, Group()).add(conversation, answers)
+    stats.total.add(conversation, answers)
     stats.lengths.append(len(conversation.ids))
-    stats.answer_lengths += [sum(1 for _ in run) for learnt, run in groupby(conversation.mask) if learnt]
+    stats.answer_lengths += answers
     stats.counts.update(token for token, learnt in zip(conversation.ids, conversation.mask, strict=True) if learnt)
-    stats.without_answer += not any(conversation.mask)
+    stats.without_answer += not answers
 
 
 def _prompt(conversation: Conversation) -> list[int]:

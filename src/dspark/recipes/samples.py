@@ -11,7 +11,7 @@ from typing import Any
 
 from dspark.core import InputError
 from dspark.data.chat_format import ChatFormat
-from dspark.data.conversation import Conversation, read_conversations
+from dspark.data.conversation import Conversation, check_files, read_conversations
 from dspark.data.record import recorded_target
 from dspark.data.stats import Stats, measure
 from dspark.target import DEFAULT_TARGET
@@ -93,9 +93,7 @@ def look_at(files: Sequence[Path], *, target: str | None = None, samples: int = 
 
 def _target_of(files: Sequence[Path]) -> str | None:
     """Whose tokens the files hold, as far as their records tell."""
-    for file in files:
-        if not file.is_file():
-            raise InputError(f"there is no file {file}; expected conversations, one JSON object a line")
+    check_files(files)
     names = {name for name in map(recorded_target, files) if name is not None}
     if len(names) > 1:
         raise InputError(f"these files hold tokens of different targets: {', '.join(sorted(names))}")

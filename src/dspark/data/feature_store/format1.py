@@ -11,7 +11,7 @@ from dspark.core import InputError
 from dspark.data.corpus import Corpus
 from dspark.data.feature_store.coding import FeatureCoding
 from dspark.data.feature_store.manifest import MANIFEST, Shard, StoreManifest
-from dspark.data.feature_store.shard import ShardView
+from dspark.data.feature_store.shard import ShardView, check_size
 
 VERSION = 1
 
@@ -67,11 +67,7 @@ def open_view(folder: Path, manifest: StoreManifest) -> ShardView:
 
 def _map(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
     """Map a flat file, checking its size."""
-    expected = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    got = path.stat().st_size if path.is_file() else None
-    if got != expected:
-        said = "is missing" if got is None else f"has {got} bytes, expected {expected}: it was cut or changed"
-        raise InputError(f"{path} {said}; write the store again")
+    check_size(path, int(np.prod(shape)) * np.dtype(dtype).itemsize)
     return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=shape))
 
 

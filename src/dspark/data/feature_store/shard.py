@@ -70,7 +70,6 @@ def shard_columns(
     names = sorted(set(corpus.domains))
     domains = np.array([names.index(domain) for domain in corpus.domains], np.int32)
     tokens = corpus.tokens
-    features = Column(dtype=coding.dtype, shape=(tokens, spec.width), pieces=rows.features)
     columns = {
         "lengths": _whole(corpus.lengths),
         "temperatures": _whole(corpus.temperatures),
@@ -81,13 +80,14 @@ def shard_columns(
     if coding is FeatureCoding.FP8:
         pieces = () if rows.scale is None else (rows.scale,)
         columns["scale"] = Column(dtype=torch.float32, shape=(spec.width,), pieces=pieces)
-    columns["hidden"] = Column(dtype=torch.bfloat16, shape=(tokens, spec.hidden_size), pieces=rows.hidden)
-    if coding is FeatureCoding.BF16:
-        columns["features"] = features
-    columns |= {"complete": _whole(corpus.complete), "mask": _whole(corpus.mask)}
-    if coding is FeatureCoding.FP8:
-        columns["features"] = features
-    return columns, {"domains": json.dumps(names)}
+    columns |= {
+        "hidden": Column(dtype=torch.bfloat16, shape=(tokens, spec.hidden_size), pieces=rows.hidden),
+        "complete": _whole(corpus.complete),
+        "mask": _whole(corpus.mask),
+        "features": Column(dtype=coding.dtype, shape=(tokens, spec.width), pieces=rows.features),
+    }
+    larger_first = sorted(columns.items(), key=lambda column: -column[1].dtype.itemsize)
+    return dict(larger_first), {"domains": json.dumps(names)}
 
 
 def shard_bytes(corpus: Corpus, spec: FeatureSpec, coding: FeatureCoding) -> int:
@@ -100,16 +100,15 @@ def token_bytes(spec: FeatureSpec, coding: FeatureCoding) -> int:
     return spec.width * coding.dtype.itemsize + spec.hidden_size * 2 + 4 + 4 + 1
 
 
-def check_size(folder: Path, shard: Shard) -> None:
-    """See that a shard's file is there and whole, at the cost of one look at its size.
+def check_size(path: Path, expected: int) -> None:
+    """See that a file of a store is there and whole, at the cost of one look at its size in bytes.
 
     Raises:
         InputError: it is not.
     """
-    path = folder / shard.file
     got = path.stat().st_size if path.is_file() else None
-    if got != shard.bytes:
-        said = "is missing" if got is None else f"has {got} bytes, expected {shard.bytes}: it was cut or changed"
+    if got != expected:
+        said = "is missing" if got is None else f"has {got} bytes, expected {expected}: it was cut or changed"
         raise InputError(f"{path} {said}; write the store again")
 
 
@@ -119,8 +118,8 @@ def open_shard(folder: Path, shard: Shard, spec: FeatureSpec) -> ShardView:
     Raises:
         InputError: the file is missing, of another size, or does not hold what the manifest says.
     """
-    check_size(folder, shard)
     path = folder / shard.file
+    check_size(path, shard.bytes)
     arrays, notes = map_columns(path)
     try:
         names = json.loads(notes["domains"])

@@ -109,9 +109,10 @@ def verify_store(folder: Path, progress: Callable[[int], None] = lambda done: No
     if manifest.format_version == format1.VERSION:
         raise InputError(f"the store in {folder} has format {format1.VERSION}, which has no checksums")
     for shard in manifest.shards:
-        check_size(folder, shard)
-        if sha256(folder / shard.file) != shard.sha256:
-            raise InputError(f"{folder / shard.file} is damaged: its checksum is wrong; write the store again")
+        path = folder / shard.file
+        check_size(path, shard.bytes)
+        if sha256(path) != shard.sha256:
+            raise InputError(f"{path} is damaged: its checksum is wrong; write the store again")
         progress(shard.bytes)
     return manifest
 
