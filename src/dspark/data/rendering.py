@@ -22,24 +22,23 @@ class ChatTokenizer(Protocol):
         ...
 
 
-def render(tokenizer: ChatTokenizer, messages: Messages, *, answer_next: bool, thinking: bool = False) -> str:
+def render(tokenizer: ChatTokenizer, messages: Messages, *, answer_next: bool, thinking: bool | None = False) -> str:
     """The text of a conversation; with ``answer_next`` it ends where the assistant has to go on.
 
     Args:
         tokenizer: has the chat template.
         messages: role and content of each turn.
         answer_next: add the header of an answer.
-        thinking: for templates that can be asked to think or not (``enable_thinking``); others do not look at it.
+        thinking: for templates that can be asked to think or not (``enable_thinking``); others do not look at it. None
+            leaves it to the template.
 
     Raises:
         InputError: no chat template, or one that refuses these messages.
     """
+    options = {} if thinking is None else {"enable_thinking": thinking}
     try:
         text = tokenizer.apply_chat_template(
-            [dict(message) for message in messages],
-            tokenize=False,
-            add_generation_prompt=answer_next,
-            enable_thinking=thinking,
+            [dict(message) for message in messages], tokenize=False, add_generation_prompt=answer_next, **options
         )
     except Exception as refused:  # templates raise whatever they like about the roles they are given
         if not getattr(tokenizer, "chat_template", None):

@@ -9,6 +9,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from dspark.core import InputError, SamplingParams
+from dspark.data.rendering import Messages, render, tokenise
 
 Message = Mapping[str, Any]
 """One turn of a conversation: ``{"role": "user", "content": "..."}``."""
@@ -84,14 +85,11 @@ def _read_prompt(prompt: object, tokenizer: PreTrainedTokenizerBase) -> Prompt:
 
 
 def _render(conversation: object, tokenizer: PreTrainedTokenizerBase) -> Prompt:
-    _check_messages(conversation)
+    messages = _checked(conversation)
     if not tokenizer.chat_template:
         raise InputError("this model has no chat template; use generate() with a ready prompt")
-    try:
-        text = str(tokenizer.apply_chat_template(list(conversation), tokenize=False, add_generation_prompt=True))  # type: ignore[call-overload]
-    except Exception as error:  # templates raise whatever they like about the roles they are given
-        raise InputError(f"the model's chat template refuses these messages: {error}") from error
-    return Prompt(text, tuple(tokenizer.encode(text, add_special_tokens=False)))
+    text = render(tokenizer, messages, answer_next=True, thinking=None)
+    return Prompt(text, tuple(tokenise(tokenizer, text)))
 
 
 def _unicode(text: str, what: str) -> str:
@@ -104,7 +102,8 @@ def _unicode(text: str, what: str) -> str:
     return text
 
 
-def _check_messages(conversation: object) -> None:
+def _checked(conversation: object) -> Messages:
+    """The messages of a conversation, if that is what it is."""
     if not isinstance(conversation, Sequence) or isinstance(conversation, str) or not conversation:
         raise InputError(f"a conversation must be a non-empty list of messages, got {conversation!r:.80}")
     for message in conversation:
@@ -114,3 +113,4 @@ def _check_messages(conversation: object) -> None:
             raise InputError(f"the content of a message must be a text, got {message.get('content')!r:.80}")
         _unicode(message["role"], "the role of a message")
         _unicode(message["content"], "the content of a message")
+    return conversation
