@@ -11,7 +11,7 @@ from dspark.evaluation.arms import PLAIN, Arm
 from dspark.evaluation.decode import AnyArm, DecodePlan, Measurement
 from dspark.evaluation.decode_figures import Shares, Spread, ratio, round_cost, same_texts, shares, tau, throughput
 from dspark.evaluation.machine import Machine
-from dspark.evaluation.tables import markdown_table
+from dspark.evaluation.tables import cell, markdown_table
 from dspark.scheduling import make_policy
 from dspark.target import LoadedTarget
 
@@ -124,8 +124,8 @@ def speed_cells(row: Row) -> tuple[str, ...]:
         f"{speed.low:.1f} .. {speed.high:.1f}",
         f"{over.median:.2f}",
         f"{over.low:.2f} .. {over.high:.2f}",
-        "" if row.tau is None else f"{row.tau:.2f}",
-        "" if row.round_over_plain is None else f"{row.round_over_plain:.2f}",
+        cell(row.tau, ".2f"),
+        cell(row.round_over_plain, ".2f"),
         f"{same}/{texts}",
     )
 

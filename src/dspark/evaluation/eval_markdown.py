@@ -9,7 +9,7 @@ from dspark.evaluation.confidence_quality import TrustByPosition
 from dspark.evaluation.decode_report import count_of
 from dspark.evaluation.eval_figures import EvalRow, Summary
 from dspark.evaluation.eval_report import ArmFacts, EvalReport
-from dspark.evaluation.tables import markdown_table
+from dspark.evaluation.tables import cell, markdown_table
 from dspark.evaluation.threshold_sweep import SweepPoint
 
 _ROWS = (
@@ -86,9 +86,9 @@ def _row(row: EvalRow) -> tuple[str, ...]:
         row.arm,
         f"{row.tau.value:.2f}",
         interval(row.tau),
-        "" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",
+        cell(row.acceptance_rate, ".1%"),
         f"{row.tokens_per_second:.1f}",
-        "" if row.over_plain is None else f"{row.over_plain:.2f}",
+        cell(row.over_plain, ".2f"),
         *shares,
     )
 
@@ -102,7 +102,7 @@ def _mean(entry: Summary) -> tuple[str, ...]:
         "" if over is None else f"{over.value:.2f}",
         "" if over is None else interval(over),
         f"{entry.tokens_per_second:.1f}",
-        "" if entry.over_plain is None else f"{entry.over_plain:.2f}",
+        cell(entry.over_plain, ".2f"),
     )
 
 
@@ -116,10 +116,7 @@ def interval(estimate: Estimate) -> str:
 def _positions(rows: Sequence[EvalRow], name: str) -> str:
     size = max(len(row.conditional) for row in rows)
     head = ("prompts", "drafter", *(str(position) for position in range(1, size + 1)))
-    cells = [
-        (row.domain, row.arm, *("" if share is None else f"{share:.3f}" for share in getattr(row, name)))
-        for row in rows
-    ]
+    cells = [(row.domain, row.arm, *(cell(share, ".3f") for share in getattr(row, name))) for row in rows]
     return markdown_table(head, [(*row, *("",) * (len(head) - len(row))) for row in cells])
 
 
@@ -145,11 +142,7 @@ def _confidence(summaries: Sequence[Summary]) -> Iterator[str]:
 def _trust(found: TrustByPosition) -> tuple[str, ...]:
     overall = found.overall
     shares = (overall.ece, overall.noise, found.mean_ece, found.worst_ece)
-    return (*(_number(share, ".1%") for share in shares), _number(overall.brier, ".3f"), _number(overall.auroc, ".3f"))
-
-
-def _number(value: float, form: str) -> str:
-    return "" if value != value else format(value, form)
+    return (*(cell(share, ".1%") for share in shares), cell(overall.brier, ".3f"), cell(overall.auroc, ".3f"))
 
 
 def _sweeps(report: EvalReport) -> Iterator[str]:
@@ -176,5 +169,5 @@ def _sweeps(report: EvalReport) -> Iterator[str]:
 
 
 def _point(point: SweepPoint) -> tuple[str, ...]:
-    rate = "" if point.acceptance_rate is None else f"{point.acceptance_rate:.1%}"
+    rate = cell(point.acceptance_rate, ".1%")
     return (f"{point.threshold:g}", rate, f"{point.verify_len:.2f}", f"{point.tau:.2f}")

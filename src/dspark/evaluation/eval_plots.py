@@ -43,6 +43,10 @@ def _temperatures(report: EvalReport) -> list[float]:
     return list(dict.fromkeys(row.temperature for row in report.rows))
 
 
+def _domains(report: EvalReport) -> list[str]:
+    return list(dict.fromkeys(row.domain for row in report.rows))
+
+
 def _colours(report: EvalReport) -> dict[str, str]:
     """One colour for each drafter in all pictures."""
     return {arm.name: f"C{number % 10}" for number, arm in enumerate(report.arms)}
@@ -50,7 +54,7 @@ def _colours(report: EvalReport) -> dict[str, str]:
 
 def _tau(report: EvalReport, path: Path) -> None:
     temperatures = _temperatures(report)
-    domains = list(dict.fromkeys(row.domain for row in report.rows))
+    domains = _domains(report)
     groups = [*domains, "mean"] if len(domains) > 1 else domains
     sheet = Sheet(len(temperatures), 1, (2.5 + 1.2 * len(groups), 3))
     for place, temperature in enumerate(temperatures):
@@ -84,7 +88,7 @@ def _by_position(
 ) -> None:
     """One line per drafter; a panel per temperature and prompt set."""
     temperatures, colours = _temperatures(report), _colours(report)
-    domains = list(dict.fromkeys(row.domain for row in report.rows))
+    domains = _domains(report)
     sheet = Sheet(len(temperatures), len(domains), (3.5, 3))
     for line, temperature in enumerate(temperatures):
         for column, domain in enumerate(domains):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from dspark.core import InputError
 from dspark.evaluation.arms import PLAIN
@@ -15,6 +12,7 @@ from dspark.evaluation.eval_arms import EvalArm
 from dspark.evaluation.eval_figures import Case, EvalRow, Figures, Summary, cases
 from dspark.evaluation.eval_live import LiveSweep
 from dspark.evaluation.eval_run import EvalPlan, Turn, count_answers
+from dspark.evaluation.files import as_json
 from dspark.evaluation.machine import Machine, this_machine
 from dspark.evaluation.prompts import PromptSet
 from dspark.evaluation.runs import end_token_ids
@@ -92,7 +90,7 @@ class EvalReport:
 
     def to_json(self) -> str:
         """The whole report; figures without a meaning are null."""
-        return json.dumps({"schema": SCHEMA, **_plain(asdict(self))}, indent=2, allow_nan=False) + "\n"
+        return as_json({"schema": SCHEMA, **asdict(self)})
 
 
 def check_baseline(baseline: str | None, arms: Sequence[EvalArm]) -> str:
@@ -155,12 +153,3 @@ def _answered(found: Sequence[Case]) -> dict[str, int]:
     for case in found:
         counts[case.domain] = max(counts.get(case.domain, 0), len(case.rounds))
     return counts
-
-
-def _plain(value: Any) -> Any:
-    """Numbers that are none become null, tuples lists."""
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

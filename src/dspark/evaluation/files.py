@@ -1,9 +1,13 @@
-"""Writing small files so that each is there as a whole or not at all."""
+"""Reports as JSON, and small files written so that each is there as a whole or not at all."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dspark.core import InputError
 
@@ -18,6 +22,11 @@ def check_folder(folder: Path | None) -> None:
         raise InputError(f"--out must be a folder, {folder} is a file")
 
 
+def as_json(content: Mapping[str, Any]) -> str:
+    """A report as JSON; numbers that are none become null."""
+    return json.dumps(_plain(content), indent=2, allow_nan=False) + "\n"
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write or replace a file; a failed or interrupted attempt changes nothing and leaves nothing behind."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -26,3 +35,12 @@ def write_whole(path: Path, text: str) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that are none become null, tuples lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

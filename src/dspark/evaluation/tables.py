@@ -15,6 +15,11 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
 
 
+def cell(value: float | None, form: str) -> str:
+    """A number in a format; nothing where there is none."""
+    return "" if value is None or value != value else format(value, form)
+
+
 def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
     parts = [
         cell.rjust(width) if right else cell.ljust(width)

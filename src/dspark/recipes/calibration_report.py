@@ -13,9 +13,9 @@ import numpy as np
 
 from dspark.calibration import NUM_BINS, PositionReliability, ReliabilityBins, StsArtefact
 from dspark.core import InputError
-from dspark.evaluation.files import write_whole
+from dspark.evaluation.files import as_json, write_whole
 from dspark.evaluation.panels import Sheet, can_plot
-from dspark.evaluation.tables import markdown_table
+from dspark.evaluation.tables import cell, markdown_table
 from dspark.recipes.calibration import Calibrated, CalibrationPlan, Recording
 
 _BIASED = 0.03
@@ -115,7 +115,7 @@ class CalibrationReport:
             "after": asdict(found.after),
             "artefact": json.loads(self.artefact.to_json()),
         }
-        return json.dumps(_without_nan(content), indent=2, allow_nan=False) + "\n"
+        return as_json(content)
 
     def to_markdown(self) -> str:
         """Tables and what they mean."""
@@ -169,7 +169,7 @@ class CalibrationReport:
         rows: list[tuple[str, ...]] = [
             (str(k + 1), self._form(k), str(b.count), _share(b.observed),
              _share(b.predicted), _share(a.predicted), _share(b.ece), _share(a.ece), _share(a.noise),
-             _number(b.brier), _number(a.brier), _number(b.auroc), _number(a.auroc))
+             cell(b.brier, ".3f"), cell(a.brier, ".3f"), cell(b.auroc, ".3f"), cell(a.auroc, ".3f"))
             for k, (b, a) in enumerate(both)
         ]  # fmt: skip
         before, after = self.found.before, self.found.after
@@ -180,7 +180,7 @@ class CalibrationReport:
         both = zip(self.found.before.conditional, self.found.after.conditional, strict=True)
         return [
             (str(k + 1), str(b.count), _share(b.observed), _share(b.predicted), _share(a.predicted), _share(b.ece),
-             _share(a.ece), _share(a.noise), _number(b.brier), _number(a.brier), _number(b.auroc))
+             _share(a.ece), _share(a.noise), cell(b.brier, ".3f"), cell(a.brier, ".3f"), cell(b.auroc, ".3f"))
             for k, (b, a) in enumerate(both)
         ]  # fmt: skip
 
@@ -235,16 +235,3 @@ def _points(panel: Any, label: str, colour: str, bins: ReliabilityBins) -> None:
 
 def _share(value: float) -> str:
     return "" if math.isnan(value) else f"{100 * value:.2f} %"
-
-
-def _number(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.3f}"
-
-
-def _without_nan(value: Any) -> Any:
-    """The same with None for what is not a number."""
-    if isinstance(value, dict):
-        return {name: _without_nan(entry) for name, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
