@@ -150,17 +150,17 @@ def _shares(parts: Mapping[str, float]) -> dict[str, str]:
 
 
 def _count(value: float) -> str:
-    return _scaled(value, 1000, ("", " K", " M", " B", " T"))
+    return _scaled(value, ("", " K", " M", " B", " T"))
 
 
 def _bytes(value: float) -> str:
-    return _scaled(value, 1000, (" B", " kB", " MB", " GB", " TB", " PB"))
+    return _scaled(value, (" B", " kB", " MB", " GB", " TB", " PB"))
 
 
-def _scaled(value: float, base: int, units: Sequence[str]) -> str:
+def _scaled(value: float, units: Sequence[str]) -> str:
     place = 0
-    while value >= base and place < len(units) - 1:
-        value, place = value / base, place + 1
+    while value >= 1000 and place < len(units) - 1:
+        value, place = value / 1000, place + 1
     return f"{value:.0f}{units[place]}" if value >= 100 or place == 0 else f"{value:.1f}{units[place]}"
 
 
