@@ -3,7 +3,7 @@
 #
 #   experiments/compare_drafters.sh OUT STORE PROMPTS_FOLDER
 #
-# STORE is a feature store (make shipped-drafter writes one), PROMPTS_FOLDER holds gsm8k.jsonl, humaneval.jsonl and
+# STORE is a feature store (make drafter writes two), PROMPTS_FOLDER holds gsm8k.jsonl, humaneval.jsonl and
 # mt-bench.jsonl. A run that is there already is not repeated. STEPS, SEQUENCES and ANCHORS size the trainings,
 # PROMPTS and TOKENS the evaluation; the second part sweeps the block size.
 set -euo pipefail
