@@ -205,7 +205,12 @@ def without_sequential_head(checkpoint: DSparkCheckpoint) -> DSparkCheckpoint:
     model = DSparkModel(config).to(next(checkpoint.model.parameters()).dtype)
     weights = checkpoint.model.state_dict()
     model.load_state_dict({name: weights[name] for name in model.state_dict()})
-    return replace(checkpoint, model=model)
+    return DSparkCheckpoint(
+        model=model,
+        embed=checkpoint.embed,
+        lm_head=checkpoint.lm_head,
+        draft_to_target=checkpoint.draft_to_target,
+    )
 
 
 def dflash_drafter(checkpoint: DSparkCheckpoint, loaded: LoadedTarget) -> DSparkDrafter:
