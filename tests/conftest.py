@@ -1,8 +1,9 @@
-"""What holds for every test: no network, bounded threads, the user's cache left alone, GPU tests only with a GPU."""
+"""What holds for every test: no network, bounded threads, a cache of its own, Ctrl-C heard, GPU tests only on GPUs."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +18,11 @@ USER_CACHE = os.environ.get("DSPARK_CACHE")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Use what OMP_NUM_THREADS says, else every core."""
+    """Use what OMP_NUM_THREADS says, else every core; hear Ctrl-C even where whoever started the tests ignores it."""
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(os.cpu_count() or 1)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # background jobs of a shell; subprocesses would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
