@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -18,7 +17,6 @@ from dspark.serving.info_routes import info_routes
 from dspark.serving.routes import generation_routes
 from dspark.serving.service import Service
 
-_LOG = logging.getLogger("dspark.serving")
 _MOST_SAID = 400
 
 

@@ -24,9 +24,9 @@ class ChatPrompt:
     thinking: bool
 
 
-def thinks(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the model's template knows of thoughts."""
-    return _THINK in template_of(tokenizer)
+def thinks(template: str) -> bool:
+    """Whether a template's source knows of thoughts."""
+    return _THINK in template
 
 
 def template_of(tokenizer: PreTrainedTokenizerBase) -> str:

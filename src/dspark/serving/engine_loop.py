@@ -92,19 +92,11 @@ class EngineLoop:
         limit = time.monotonic() + seconds
         while self.alive and not self.idle and time.monotonic() < limit:
             await asyncio.sleep(0.02)
-        self.stop()
-        await asyncio.to_thread(self.join)
-
-    def join(self) -> None:
-        """Wait for the thread to end."""
-        if self.alive:
-            self._thread.join()
-
-    def stop(self) -> None:
-        """End everything before the next step (any thread)."""
         with self._lock:
-            self._closing = self._ending = True
+            self._ending = True
             self._lock.notify()
+        if self.alive:
+            await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
         try:

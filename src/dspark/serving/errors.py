@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from fastapi import HTTPException
@@ -30,8 +29,7 @@ class ApiError(HTTPException):
         code: str | None = None,
         retry_after: int | None = None,
     ) -> None:
-        headers: Mapping[str, str] | None = None if retry_after is None else {"Retry-After": str(retry_after)}
-        super().__init__(status, message, dict(headers) if headers else None)
+        super().__init__(status, message, None if retry_after is None else {"Retry-After": str(retry_after)})
         self.kind, self.param, self.code = kind, param, code
 
     def body(self) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class Generation:
         answers: dict[int, Delta] = {}
         while news := await self._mailbox.take():
             for delta in news:
-                answers[delta.choice] = answers[delta.choice].then(delta) if delta.choice in answers else delta
+                answers.setdefault(delta.choice, Delta(delta.choice)).add(delta)
                 self._count(delta)
         reply = self._order.reply
         choices = [reply.whole(answers[choice]) for choice in sorted(answers)]

@@ -40,9 +40,8 @@ class Keys:
         if scope["type"] != "http" or not self._digests or scope["path"].startswith("/health") or self._knows(scope):
             await self._app(scope, receive, send)
         else:
-            error = ApiError(401, "the API key is missing or wrong; send 'Authorization: Bearer KEY'")
-            error.code = "invalid_api_key"
-            await refuse(error, scope, receive, send)
+            message = "the API key is missing or wrong; send 'Authorization: Bearer KEY'"
+            await refuse(ApiError(401, message, code="invalid_api_key"), scope, receive, send)
 
     def _knows(self, scope: Scope) -> bool:
         given = dict(scope["headers"]).get(b"authorization", b"")

@@ -35,8 +35,12 @@ class AnswerReader:
         self._tools = tools
         self._at = _At.THOUGHT if inside else _At.START if thinks else _At.CONTENT
         self._held = ""
-        self._bare = tools is not None and not tools.opening
         self.num_calls = 0
+
+    @property
+    def _bare(self) -> bool:
+        """Whether the whole answer may still turn out to be a call without tags."""
+        return self._tools is not None and not self._tools.opening
 
     def feed(self, text: str) -> list[Part]:
         """What the next piece of text brings."""
@@ -74,7 +78,7 @@ class AnswerReader:
         elif self._bare and self._held.lstrip()[:1] in ("", "{", "["):
             return
         elif self._tools is None or self._bare:
-            self._tools, self._bare = None, False
+            self._tools = None
             yield ("content", self._held)
             self._held = ""
         else:

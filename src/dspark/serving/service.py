@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -61,7 +60,7 @@ class Service:
             grammars=Grammars(texts.tokenizer, core.target.facts.vocab_size, core.eos_ids),
             model=settings.served_model_name or llm.loaded.name,
             tools=ToolSyntax.of(template),
-            thinks=thinks(tokenizer),
+            thinks=thinks(template),
         )
 
     def check_model(self, name: str | None) -> None:
@@ -81,9 +80,7 @@ class Service:
 
     async def close(self) -> None:
         """Stop at once."""
-        self.loop.stop()
-        if self.loop.alive:
-            await asyncio.to_thread(self.loop.join)
+        await self.loop.drain(0.0)
         self.texts.close()
 
 

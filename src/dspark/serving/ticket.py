@@ -25,24 +25,13 @@ class Delta:
     pieces: list[tuple[str, TokenOrigin]] = field(default_factory=list)
     completion: CompletionOutput | None = None
 
-    def add(self, output: StepOutput) -> None:
-        """Take in one step more."""
-        self.text += output.text
-        self.token_ids.extend(output.token_ids)
-        self.logprobs.extend(output.logprobs or ())
-        self.pieces.extend(output.pieces)
-        self.completion = output.completion
-
-    def then(self, later: Delta) -> Delta:
-        """This and what came later, as one."""
-        return Delta(
-            self.choice,
-            self.text + later.text,
-            self.token_ids + later.token_ids,
-            self.logprobs + later.logprobs,
-            self.pieces + later.pieces,
-            later.completion,
-        )
+    def add(self, later: StepOutput | Delta) -> None:
+        """Take in one step more, or several."""
+        self.text += later.text
+        self.token_ids.extend(later.token_ids)
+        self.logprobs.extend(later.logprobs or ())
+        self.pieces.extend(later.pieces)
+        self.completion = later.completion
 
 
 class Mailbox:
