@@ -104,7 +104,7 @@ class CostModel:
         Raises:
             InputError: it is not a profile of this form.
         """
-        raw = _object(text, place)
+        raw = json_object(text, place)
         if raw.get("format") != _FORMAT:
             raise InputError(f"{place} has format {raw.get('format')!r}, expected {_FORMAT}; profile again")
         try:
@@ -125,7 +125,12 @@ def with_free_start(curve: NDArray[np.float64]) -> NDArray[np.float64]:
     return curve
 
 
-def _object(text: str, place: str | Path) -> dict[str, Any]:
+def json_object(text: str, place: str | Path) -> dict[str, Any]:
+    """A JSON object, read; ``place`` is what messages call it.
+
+    Raises:
+        InputError: it is something else.
+    """
     try:
         raw = json.loads(text)
     except ValueError as error:

@@ -68,11 +68,11 @@ class DraftChooser:
         options: how.
     """
 
-    def __init__(self, costs: StepCosts, block_size: int, num_slots: int, options: ChooserOptions) -> None:
-        self.costs, self.options, self._block_size = costs, options, block_size
+    def __init__(self, costs: StepCosts, block_size: int, num_slots: int, options: ChooserOptions | None) -> None:
+        self.costs, self.options, self._block_size = costs, options or ChooserOptions(), block_size
         self._ledger = Ledger(num_slots)
-        self.acceptance = AcceptanceEstimates(num_slots, block_size, options.prior)
-        self.explorer = Explorer(num_slots, options.exploration)
+        self.acceptance = AcceptanceEstimates(num_slots, block_size, self.options.prior)
+        self.explorer = Explorer(num_slots, self.options.exploration)
         self._history = SurvivalHistory(num_slots, block_size)
         self._waiting: deque[StepOutcome] = deque()
         self._block = 0

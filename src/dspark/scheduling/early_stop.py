@@ -26,7 +26,7 @@ class EarlyStop:
     def __init__(
         self, costs: StepCosts, *, block_size: int, num_slots: int, options: ChooserOptions | None = None
     ) -> None:
-        self.chooser = DraftChooser(costs, block_size, num_slots, options or ChooserOptions())
+        self.chooser = DraftChooser(costs, block_size, num_slots, options)
         self._drafts: StepDrafts | None = None
 
     def begin_step(self, view: StepView) -> Ints:

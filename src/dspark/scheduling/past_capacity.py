@@ -36,7 +36,7 @@ class PastCapacity:
         options: ChooserOptions | None = None,
         floors: bool = True,
     ) -> None:
-        self.chooser = DraftChooser(costs, block_size, num_slots, options or ChooserOptions())
+        self.chooser = DraftChooser(costs, block_size, num_slots, options)
         self._floors = floors
         self._drafts: StepDrafts | None = None
         self.capacity: Capacity | None = None

@@ -30,10 +30,10 @@ raise the throughput, which depends on the candidates up to that one.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from dspark.scheduling.step_view import Floats, Ints
+
 _CLOSED = -1.0
 
 

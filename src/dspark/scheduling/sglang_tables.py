@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from dspark.core import InputError
-from dspark.scheduling.cost_model import CostModel, StepCosts
+from dspark.scheduling.cost_model import CostModel, StepCosts, json_object
 from dspark.scheduling.profile_identity import ProfileIdentity
 from dspark.scheduling.time_table import TimeTable
 
@@ -46,12 +46,7 @@ def from_sglang(text: str, identity: ProfileIdentity, place: str | Path = "the S
     Raises:
         InputError: it has neither form, or its numbers are no table.
     """
-    try:
-        raw = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{place} is not valid JSON: {error}") from None
-    if not isinstance(raw, dict):
-        raise InputError(f"{place} must hold a JSON object, got {type(raw).__name__}")
+    raw = json_object(text, place)
     try:
         return _additive(raw, identity) if "bias_seconds" in raw else _plain(raw, identity)
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
