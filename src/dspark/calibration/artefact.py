@@ -79,7 +79,7 @@ def parse_artefact(text: str, place: str | Path = ARTEFACT_FILE) -> StsArtefact:
         InputError: the first thing that is wrong: no JSON, a missing field, another type, length or range.
     """
     try:
-        raw = json.loads(text, parse_constant=lambda word: _reject(word))
+        raw = json.loads(text, parse_constant=_reject)
     except ValueError as error:
         raise InputError(f"{place} is not valid JSON: {error}") from None
     if not isinstance(raw, dict):

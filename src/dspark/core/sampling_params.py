@@ -35,11 +35,12 @@ def _number(name: str, value: object, low: float, high: float, *, low_open: bool
 
 def _integer(name: str, value: object, low: int, high: int | None = None) -> int:
     """Return ``value`` as an int in [low, high], or raise InputError; numpy's integers are as good as Python's."""
-    fits = isinstance(value, Integral) and not isinstance(value, bool)
-    if not fits or not low <= int(value) <= (int(value) if high is None else high):  # type: ignore[call-overload]
-        bound = "" if high is None else f" and <= {high}"
-        raise InputError(f"{name} must be an integer >= {low}{bound}, got {value!r}")
-    return int(value)  # type: ignore[call-overload]
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        number = int(value)
+        if number >= low and (high is None or number <= high):
+            return number
+    bound = "" if high is None else f" and <= {high}"
+    raise InputError(f"{name} must be an integer >= {low}{bound}, got {value!r}")
 
 
 def _listed(name: str, value: object, what: str) -> Iterable:
