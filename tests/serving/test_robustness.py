@@ -6,12 +6,15 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2 as httpx
 import pytest
 
 import dspark.engine.core as core_module
+from dspark.engine import StepOutput
 
 from .tiny import Live, live, tiny_llm, wait_for
 
@@ -119,11 +122,30 @@ def test_keys_are_asked_for() -> None:
         assert httpx.get(running.url + "/v1/models").json()["error"]["code"] == "invalid_api_key"
 
 
+@contextmanager
+def no_steps(running: Live) -> Iterator[None]:
+    """While the body runs the engine does not get on with its work."""
+    core, gate = running.service.llm.engine, threading.Event()
+    step = core.step
+
+    def held_step() -> list[StepOutput]:
+        gate.wait(60)
+        return step()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(core, "step", held_step)
+        try:
+            yield
+        finally:
+            gate.set()
+
+
 def test_a_full_queue_says_when_to_come_back() -> None:
     with live(tiny_llm("none", max_requests=1), max_queue=2) as running:
-        held = [raw(running.port, body(max_tokens=480, stream=True)) for _ in range(3)]
-        wait_for(lambda: len(running.service.loop._room) == 2)
-        refused = httpx.post(running.url + CHAT, json=body())
+        with no_steps(running):
+            held = [raw(running.port, body(max_tokens=480, stream=True)) for _ in range(3)]
+            wait_for(lambda: len(running.service.loop._room) == 2)
+            refused = httpx.post(running.url + CHAT, json=body())
         assert refused.status_code == 429
         assert int(refused.headers["Retry-After"]) >= 1
         assert refused.json()["error"]["code"] == "rate_limit_exceeded"
@@ -141,13 +163,14 @@ def test_priorities_go_first() -> None:
             httpx.post(running.url + CHAT, json=body(max_tokens=30, priority=priority), timeout=60)
             done.append(name)
 
-        first = raw(running.port, body(max_tokens=300, stream=True))
-        wait_for(lambda: not running.service.loop.idle)
         threads = []
-        for place, (name, priority) in enumerate((("late", 5), ("normal", 0), ("soon", -5)), start=1):
-            threads.append(threading.Thread(target=ask, args=(name, priority)))
-            threads[-1].start()
-            wait_for(lambda count=place: len(running.service.loop._room) == count)
+        with no_steps(running):
+            first = raw(running.port, body(max_tokens=300, stream=True))
+            wait_for(lambda: running.service.llm.engine.has_unfinished())
+            for place, (name, priority) in enumerate((("late", 5), ("normal", 0), ("soon", -5)), start=1):
+                threads.append(threading.Thread(target=ask, args=(name, priority)))
+                threads[-1].start()
+                wait_for(lambda count=place: len(running.service.loop._room) == count)
         first.close()
         for thread in threads:
             thread.join(60)
@@ -249,3 +272,17 @@ def test_shutting_down_ends_streams_cleanly(seconds: float) -> None:
         assert (b'"finish_reason":"length"' in received) == (seconds > 0.0)
     assert not running.service.loop.alive
     assert pages_in_use(running) == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_readers_are_told_when_the_engine_dies(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*unused: object) -> None:
+        raise RuntimeError("on purpose")
+
+    with live(tiny_llm("none")) as running:
+        monkeypatch.setattr(running.service.loop._metrics, "step", dies)
+        monkeypatch.setattr(running.service.llm.engine, "abort", dies)
+        answer = httpx.post(running.url + CHAT, json=body(max_tokens=50, stream=stream), timeout=20)
+        assert answer.status_code == (200 if stream else 503)
+        assert '"error"' in answer.text
+        assert not running.service.loop.alive

@@ -113,7 +113,7 @@ class EngineLoop:
         for ticket in left:
             with suppress(Exception):  # whatever state the engine is in, everyone gets told
                 self._fail(ticket, shutting_down())
-            ticket.mailbox.fail(shutting_down())
+            self._tell(ticket, shutting_down())
         self._wake()
 
     def _wait(self) -> bool:
@@ -203,8 +203,12 @@ class EngineLoop:
         """End a ticket with an error; once one of an HTTP request has failed, all of it has."""
         if self._forget(ticket):
             self._metrics.ended.labels(error.code or "refused").inc()
-            ticket.mailbox.fail(error)
-            self._touched.add(ticket.mailbox)
+            self._tell(ticket, error)
+
+    def _tell(self, ticket: Ticket, error: ApiError) -> None:
+        """Put an error into a mailbox; its reader is woken with the next ``_wake``."""
+        ticket.mailbox.fail(error)
+        self._touched.add(ticket.mailbox)
 
     def _forget(self, ticket: Ticket) -> bool:
         """Take a ticket out, wherever it is; False if it was gone already."""
