@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from dspark.calibration.temperature_scaling import Calibration
 from dspark.core import InputError
+from dspark.core.whole_file import write_whole
 
 ARTEFACT_FILE = "sts.json"
 HEAD_KEY = "confidence_head"
@@ -122,14 +122,10 @@ def save_artefact(file: str | Path, artefact: StsArtefact) -> None:
         InputError: it cannot be written.
     """
     path = Path(file)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(artefact.to_json(), encoding="utf-8")
-        os.replace(temporary, path)
+        write_whole(path, artefact.to_json())
     except OSError as error:
         raise InputError(f"cannot write the calibration {path}: {error.strerror or error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def head_fingerprint(checkpoint: str | Path) -> str | None:

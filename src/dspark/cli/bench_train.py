@@ -37,7 +37,7 @@ def bench_train(
     Both steps use AdamW, unless optim.muon_lr=RATE is given: Muon costs both of them the same.
     """
     with waiting("Starting ..."):
-        from dspark.evaluation.files import write_whole
+        from dspark.core.whole_file import write_whole
         from dspark.recipes import find_recipe, fitted, override
         from dspark.recipes.train_bench import StepBench, StepPlan
     plan = StepPlan(sequences=sequences, length=length, anchors=anchors, repeats=repeats)

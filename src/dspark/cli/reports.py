@@ -19,8 +19,8 @@ def write_report(folder: Path, json: str, markdown: str, draw: Callable[[], obje
         draw: draws its pictures.
         undrawn: said where there is no matplotlib.
     """
+    from dspark.core.whole_file import write_whole
     from dspark.evaluation import can_plot
-    from dspark.evaluation.files import write_whole
 
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "report.json", json)

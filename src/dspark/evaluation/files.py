@@ -1,10 +1,9 @@
-"""Reports as JSON, and small files written so that each is there as a whole or not at all."""
+"""Reports as JSON, and where they go."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,16 +24,6 @@ def check_folder(folder: Path | None) -> None:
 def as_json(content: Mapping[str, Any]) -> str:
     """A report as JSON; numbers that are none become null."""
     return json.dumps(_plain(content), indent=2, allow_nan=False) + "\n"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write or replace a file; a failed or interrupted attempt changes nothing and leaves nothing behind."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,8 @@ import numpy as np
 
 from dspark.calibration import NUM_BINS, PositionReliability, ReliabilityBins, StsArtefact
 from dspark.core import InputError
-from dspark.evaluation.files import as_json, write_whole
+from dspark.core.whole_file import write_whole
+from dspark.evaluation.files import as_json
 from dspark.evaluation.panels import Sheet, can_plot
 from dspark.evaluation.tables import cell, markdown_table
 from dspark.recipes.calibration import Calibrated, CalibrationPlan, Recording

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dspark.core import InputError, SamplingParams
+from dspark.core.whole_file import write_whole
 from dspark.data.chat_format import ChatFormat
 from dspark.data.conversation import Conversation, append_conversations, read_conversations
 from dspark.data.duplicates import SeenTexts
@@ -18,7 +19,6 @@ from dspark.data.record import read_record, record_path
 from dspark.data.synthesis import Continuation, Material, SynthesisConfig, synthesize
 from dspark.engine import LLM
 from dspark.engine.interrupts import interrupts_deferred
-from dspark.evaluation.files import write_whole
 from dspark.recipes.recipe import WritingPlan
 
 _PATIENCE = 8

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dspark.core import InputError
+from dspark.core.whole_file import write_whole
 from dspark.data.conversation import append_lines, as_line, read_conversations
 from dspark.data.record import read_record, record_path
 from dspark.engine.interrupts import interrupts_deferred
-from dspark.evaluation.files import write_whole
 from dspark.recipes.regeneration_plan import Outcome
 
 _COUNTS = ("size", "failures_size", "count", "tokens", "cut", "failed")

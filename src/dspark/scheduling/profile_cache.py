@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from dspark.core import InputError
 from dspark.core.cache_folder import cache_dir
+from dspark.core.whole_file import write_whole
 from dspark.scheduling.cost_model import CostModel
 from dspark.scheduling.profile_identity import ProfileIdentity
 
@@ -35,9 +35,7 @@ def keep_profile(model: CostModel, folder: Path | None = None) -> Path:
     """Write a profile, whole or not at all; returns its file."""
     file = profile_file(model.identity, folder)
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(f".{os.getpid()}.part")
-    part.write_text(model.to_json(), encoding="utf-8")
-    part.replace(file)
+    write_whole(file, model.to_json())
     return file
 
 

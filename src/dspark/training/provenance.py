@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dspark.core import InputError
+from dspark.core.whole_file import write_whole
 from dspark.training.config import TrainConfig
 from dspark.training.source import FeatureSource
 
@@ -55,14 +55,11 @@ def write_provenance(folder: Path, run: dict[str, Any], outcome: dict[str, Any])
     Raises:
         InputError: it cannot be written.
     """
-    temporary = folder / f".{PROVENANCE_FILE}.{os.getpid()}"
+    file = folder / PROVENANCE_FILE
     try:
-        temporary.write_text(json.dumps({**run, "checkpoint": outcome}, indent=1, sort_keys=True) + "\n")
-        os.replace(temporary, folder / PROVENANCE_FILE)
+        write_whole(file, json.dumps({**run, "checkpoint": outcome}, indent=1, sort_keys=True) + "\n")
     except OSError as error:
-        raise InputError(f"{folder / PROVENANCE_FILE} cannot be written: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+        raise InputError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def _version(package: str) -> str | None:

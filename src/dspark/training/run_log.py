@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dspark.core import InputError
+from dspark.core.whole_file import write_whole
 
 LOG_FILE = "log.jsonl"
 
@@ -27,14 +27,10 @@ class RunLog:
         self._path = folder / LOG_FILE
         self._events = _event_writer(folder, finished_steps) if tensorboard else None
         kept = [line for line in _lines(self._path) if _step(line) <= finished_steps]
-        temporary = folder / f".{LOG_FILE}.{os.getpid()}"
         try:
-            temporary.write_text("".join(kept), encoding="utf-8")
-            os.replace(temporary, self._path)
+            write_whole(self._path, "".join(kept))
         except OSError as error:
             raise InputError(f"{self._path} cannot be written: {error.strerror}") from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Append one entry; it has a ``step``.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dspark.core import InputError
+from dspark.core.whole_file import write_whole
 from dspark.data.feature_spec import FeatureSpec
 from dspark.data.feature_store.coding import FeatureCoding
 
@@ -74,12 +74,7 @@ class StoreManifest:
 
     def save(self, folder: Path) -> None:
         """Write it as a whole or not at all."""
-        temporary = folder / f".{MANIFEST}.{os.getpid()}"
-        try:
-            temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
-            os.replace(temporary, folder / MANIFEST)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(folder / MANIFEST, json.dumps(asdict(self), indent=1) + "\n")
 
 
 def read_raw(folder: Path) -> dict[str, Any]:
