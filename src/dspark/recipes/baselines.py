@@ -1,4 +1,8 @@
-"""Drafters to compare the shipped one with: same target, taps, data, steps and batches; only the design differs."""
+"""Drafters to compare with one another: same target, taps, data, steps and batches; only the design differs.
+
+Each learns with the objective of its authors from the first step to the last. The shipped drafter's phases are left
+out: an order of lessons that one design was given, and the others were not, would be compared as well.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,11 @@ from dspark.drafters.eagle3 import Eagle3Config
 from dspark.drafters.losses import LossWeights
 from dspark.recipes import shipped
 from dspark.recipes.recipe import Recipe
+
+
+def dspark() -> Recipe:
+    """DSpark as it is shipped, in one phase."""
+    return _with_drafter(shipped.drafter())
 
 
 def dspark_gated() -> Recipe:
@@ -35,8 +44,7 @@ def dflash() -> Recipe:
         enable_confidence_head=False,
         confidence_head_with_markov=False,
     )
-    loss = LossWeights(ce=1.0, kl=0.0, tv=0.0, confidence=0.0)
-    return Recipe(training=replace(shipped.training(), drafter=drafter, loss=loss, phases=()))
+    return _with_drafter(drafter, LossWeights(ce=1.0, kl=0.0, tv=0.0, confidence=0.0))
 
 
 def eagle3() -> Recipe:
@@ -57,14 +65,14 @@ def eagle3() -> Recipe:
         max_position_embeddings=base.max_position_embeddings,
         draft_vocab_size=base.draft_vocab_size,
     )
-    loss = LossWeights(ce=0.0, kl=1.0, tv=0.0, confidence=0.0)
-    return Recipe(training=replace(shipped.training(), drafter=drafter, loss=loss, phases=()))
+    return _with_drafter(drafter, LossWeights(ce=0.0, kl=1.0, tv=0.0, confidence=0.0))
 
 
 def _with_head(head: HeadType) -> Recipe:
     return _with_drafter(replace(shipped.drafter(), head_type=head))
 
 
-def _with_drafter(drafter: DSparkConfig) -> Recipe:
-    """The shipped recipe with another drafter."""
-    return Recipe(training=replace(shipped.training(), drafter=drafter))
+def _with_drafter(drafter: DSparkConfig | Eagle3Config, loss: LossWeights | None = None) -> Recipe:
+    """The shipped recipe in one phase, with another drafter and perhaps another objective."""
+    base = shipped.training()
+    return Recipe(training=replace(base, drafter=drafter, phases=(), loss=loss or base.loss))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from dspark.core import InputError
-from dspark.recipes.baselines import dflash, dspark_gated, dspark_one_layer, dspark_rnn, eagle3
+from dspark.recipes.baselines import dflash, dspark, dspark_gated, dspark_one_layer, dspark_rnn, eagle3
 from dspark.recipes.paper import paper_recipes
 from dspark.recipes.recipe import Recipe
 from dspark.recipes.shipped import confidence, shipped
@@ -15,6 +15,7 @@ RECIPES = {
     "shipped": shipped,
     "confidence": confidence,
     "tiny": tiny,
+    "dspark": dspark,
     "dspark-gated": dspark_gated,
     "dspark-rnn": dspark_rnn,
     "dspark-1-layer": dspark_one_layer,
