@@ -12,7 +12,7 @@ from torch import Tensor
 from dspark.core import CommittedRows, Proposal
 from dspark.drafters.eagle3 import Eagle3Config, Eagle3Drafter, Eagle3Model
 
-from .standin import PagedUser, RecordingSampler, StandInTarget, random_target
+from .standin import PagedUser, RecordingSampler, StandInTarget, random_target, randomised
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -35,13 +35,7 @@ def config_of(**changes: Any) -> Eagle3Config:
 def random_model(config: Eagle3Config, seed: int = 0) -> Eagle3Model:
     """A drafter whose weights are all random, norms too."""
     torch.manual_seed(seed)
-    model = Eagle3Model(config)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            weight.normal_(
-                1.0 if name.endswith("norm.weight") else 0.0, 0.3 if weight.ndim < 2 else weight.shape[1] ** -0.5
-            )
-    return model
+    return randomised(Eagle3Model(config))
 
 
 def setup_of(**changes: Any) -> tuple[Eagle3Model, StandInTarget]:
@@ -65,11 +59,7 @@ class TextUser(PagedUser):
 
     def commit_text(self, name: str, features: Tensor, ids: Tensor, start: int = 0) -> None:
         """Commit rows of positions start .. start + n - 1."""
-        end = start + len(features)
-        table = self.tables.setdefault(name, [])
-        while len(table) * self.page_size < end:
-            table.append(self.free.pop())
-        positions = torch.arange(start, end)
+        positions = self._room(name, start, start + len(features))
         self.drafter.observe(
             CommittedRows(
                 features=features,
@@ -88,8 +78,3 @@ class TextUser(PagedUser):
 
     def drafts(self, names: Sequence[str], anchors: Sequence[int], positions: Sequence[int]) -> Proposal:
         return self.propose(names, anchors, positions, RecordingSampler())
-
-    def _slots(self, name: str, positions: Tensor) -> Tensor:
-        return (
-            torch.tensor(self.tables[name])[positions // self.page_size] * self.page_size + positions % self.page_size
-        )

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from dspark.core import CommittedRows, DraftBatch, Proposal
 from dspark.drafters import Drafter
 from dspark.drafters.dspark import DSparkConfig, DSparkModel, HeadType
+
+M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,11 @@ def config_of(**changes: Any) -> DSparkConfig:
 def random_model(config: DSparkConfig, seed: int = 0) -> DSparkModel:
     """A drafter whose weights are all random, norms and biases too."""
     torch.manual_seed(seed)
-    model = DSparkModel(config)
+    return randomised(DSparkModel(config))
+
+
+def randomised(model: M) -> M:
+    """The model with random numbers in all weights."""
     with torch.no_grad():
         for name, weight in model.named_parameters():
             weight.normal_(
@@ -123,6 +129,18 @@ class RecordingSampler:
         return self.tokens[-1], self.probs[-1]
 
 
+class ReplaySampler(RecordingSampler):
+    """Draws given tokens [R, G]; remembers the logits."""
+
+    def __init__(self, drawn: Tensor) -> None:
+        super().__init__()
+        self.drawn = drawn
+
+    def __call__(self, slot: int, logits: Tensor) -> tuple[Tensor, Tensor | None]:
+        super().__call__(slot, logits)
+        return self.drawn[:, slot], None
+
+
 @dataclass
 class PagedUser:
     """Plays the engine: requests own shuffled pages, commit feature rows and ask for blocks."""
@@ -140,13 +158,20 @@ class PagedUser:
 
     def commit(self, name: str, features: Tensor, start: int = 0) -> None:
         """Commit feature rows of positions start .. start + n - 1."""
-        end = start + len(features)
+        positions = self._room(name, start, start + len(features))
+        slots = self._slots(name, positions)
+        self.drafter.observe(CommittedRows(features=features, positions=positions, kv_slots=slots))
+
+    def _room(self, name: str, start: int, end: int) -> Tensor:
+        """Positions start .. end - 1, with pages for them."""
         table = self.tables.setdefault(name, [])
         while len(table) * self.page_size < end:
             table.append(self.free.pop())
-        positions = torch.arange(start, end)
-        slots = torch.tensor(table)[positions // self.page_size] * self.page_size + positions % self.page_size
-        self.drafter.observe(CommittedRows(features=features, positions=positions, kv_slots=slots))
+        return torch.arange(start, end)
+
+    def _slots(self, name: str, positions: Tensor) -> Tensor:
+        pages = torch.tensor(self.tables[name])
+        return pages[positions // self.page_size] * self.page_size + positions % self.page_size
 
     def release(self, name: str) -> None:
         self.free.extend(self.tables.pop(name))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
-from dspark.core import InputError
 from dspark.drafters.dspark import DSparkCheckpoint, DSparkConfig, HeadType, load_checkpoint, save_checkpoint
 
 from .standin import config_of, random_model
+from .stored import check_absent_and_damaged_files, check_full_disk, edit_config, edit_tensors, refused
 
 
 @pytest.fixture
@@ -24,23 +22,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "drafter"
 
 
-def edit_tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    change(tensors)
-    save_file(tensors, folder / "model.safetensors")
-
-
-def edit_config(folder: Path, **changes: Any) -> None:
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
 def refusal(folder: Path) -> str:
-    with pytest.raises(InputError) as caught:
-        load_checkpoint(folder)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+    return refused(load_checkpoint, folder)
 
 
 @pytest.mark.parametrize("head", list(HeadType))
@@ -213,30 +196,13 @@ def test_reduced_vocabulary_needs_its_map(folder: Path, tmp_path: Path) -> None:
     assert "missing key 'd2t'" in refusal(tmp_path / "r")
 
 
-def test_absent_and_damaged_files(folder: Path, tmp_path: Path) -> None:
-    assert "config.json" in refusal(tmp_path / "nowhere")
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    assert "model.safetensors" in refusal(folder)
-    weights.unlink()
-    assert "lacks model.safetensors" in refusal(folder)
-    (folder / "config.json").write_text("[1]")
-    assert "JSON object" in refusal(folder)
-    (folder / "config.json").write_text("{")
-    assert "valid JSON" in refusal(folder)
+def test_absent_and_damaged_files(folder: Path) -> None:
+    check_absent_and_damaged_files(folder, refusal)
 
 
 def test_failed_save_keeps_the_old_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk while writing: one error, the checkpoint of before, nothing left over."""
-    before = {file.name: file.read_bytes() for file in folder.iterdir()}
-
-    def full(*_args: object, **_kwargs: object) -> None:
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr("dspark.drafters.checkpoint_files.save_file", full)
-    with pytest.raises(InputError, match="No space left"):
-        save_checkpoint(folder, DSparkCheckpoint(model=random_model(config_of(), seed=5)))
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    other = DSparkCheckpoint(model=random_model(config_of(), seed=5))
+    check_full_disk(folder, lambda: save_checkpoint(folder, other), monkeypatch)
 
 
 def test_config_survives_its_own_dictionary() -> None:

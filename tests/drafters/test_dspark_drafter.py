@@ -12,7 +12,7 @@ from dspark.core import CommittedRows
 from dspark.drafters import DSparkDrafter
 from dspark.drafters.dspark import DSparkConfig, DSparkModel, HeadType
 
-from .standin import PagedUser, RecordingSampler, StandInTarget, config_of, random_model, random_target
+from .standin import PagedUser, RecordingSampler, ReplaySampler, StandInTarget, config_of, random_model, random_target
 
 HEADS = list(HeadType)
 
@@ -272,12 +272,7 @@ def test_reduced_vocabulary(head: HeadType) -> None:
     assert torch.equal(proposal.tokens[0], ids[torch.cat(sampler.tokens)])
     assert proposal.probs.shape == (1, 5, 25)
 
-    class Replay(RecordingSampler):
-        def __call__(self, slot: int, logits: Tensor) -> tuple[Tensor, Tensor | None]:
-            super().__call__(slot, logits)
-            return proposal.tokens[:, slot], None
-
-    replay = Replay()
+    replay = ReplaySampler(proposal.tokens)
     big.propose(["a"], [5], [9], replay)
     for ours, theirs in zip(sampler.logits, replay.logits, strict=True):
         torch.testing.assert_close(ours, theirs[:, ids], atol=1e-5, rtol=0)

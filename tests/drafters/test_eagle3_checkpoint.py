@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -13,10 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
-from dspark.core import InputError
 from dspark.drafters import DSparkDrafter, Eagle3Drafter, load_drafter
 from dspark.drafters.dspark import DSparkCheckpoint
 from dspark.drafters.dspark import save_checkpoint as save_dspark
@@ -26,6 +24,7 @@ from .eagle3_standin import GOLDEN, TextUser, config_of, random_model, text_of
 from .standin import StandInTarget, golden_target, random_target
 from .standin import config_of as dspark_config
 from .standin import random_model as dspark_model
+from .stored import check_absent_and_damaged_files, check_full_disk, edit_config, edit_tensors, refused
 
 IDS = torch.arange(0, 60, 3)
 
@@ -43,23 +42,9 @@ def reduced(tmp_path: Path) -> Path:
     return tmp_path / "reduced"
 
 
-def edit_tensors(folder: Path, change: Callable[[dict[str, Tensor]], Any]) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    change(tensors)
-    save_file(tensors, folder / "model.safetensors")
-
-
-def edit_config(folder: Path, **changes: Any) -> None:
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
 def refusal(folder: Path, target: StandInTarget | None = None) -> str:
-    with pytest.raises(InputError) as caught:
-        load_drafter(folder, target or random_target(config_of().layer_shape))
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+    found = target or random_target(config_of().layer_shape)
+    return refused(lambda place: load_drafter(place, found), folder)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -187,29 +172,13 @@ def test_config_and_weights_of_different_kinds(folder: Path, tmp_path: Path) -> 
         assert re.search("unknown key|expected none", refusal(mixed))
 
 
-def test_absent_and_damaged_files(folder: Path, tmp_path: Path) -> None:
-    assert "config.json" in refusal(tmp_path / "nowhere")
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    assert "damaged" in refusal(folder)
-    weights.unlink()
-    assert "lacks model.safetensors" in refusal(folder)
-    (folder / "config.json").write_text("[1]")
-    assert "JSON object" in refusal(folder)
-    (folder / "config.json").write_text("{")
-    assert "valid JSON" in refusal(folder)
+def test_absent_and_damaged_files(folder: Path) -> None:
+    check_absent_and_damaged_files(folder, refusal)
 
 
 def test_failed_save_keeps_the_old_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {file.name: file.read_bytes() for file in folder.iterdir()}
-
-    def full(*_args: object, **_kwargs: object) -> None:
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr("dspark.drafters.checkpoint_files.save_file", full)
-    with pytest.raises(InputError, match="No space left"):
-        save_checkpoint(folder, Eagle3Checkpoint(model=random_model(config_of(), seed=5)))
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    other = Eagle3Checkpoint(model=random_model(config_of(), seed=5))
+    check_full_disk(folder, lambda: save_checkpoint(folder, other), monkeypatch)
 
 
 def test_config_survives_its_own_dictionary() -> None:

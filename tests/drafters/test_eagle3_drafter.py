@@ -11,7 +11,7 @@ from dspark.drafters import Eagle3Drafter
 from dspark.drafters.eagle3 import Eagle3Model
 
 from .eagle3_standin import TextUser, config_of, random_model, setup_of, text_of, user_of
-from .standin import RecordingSampler, StandInTarget, random_target
+from .standin import RecordingSampler, ReplaySampler, StandInTarget, random_target
 
 CONFIG = config_of()
 
@@ -197,12 +197,7 @@ def test_reduced_vocabulary() -> None:
     assert torch.equal(proposal.tokens[0], ids[torch.cat(sampler.tokens)])
     assert proposal.probs.shape == (1, 5, 25)
 
-    class Replay(RecordingSampler):
-        def __call__(self, slot: int, logits: Tensor) -> tuple[Tensor, Tensor | None]:
-            super().__call__(slot, logits)
-            return proposal.tokens[:, slot], None
-
-    replay = Replay()
+    replay = ReplaySampler(proposal.tokens)
     big.propose(["a"], [5], [9], replay)
     for ours, theirs in zip(sampler.logits, replay.logits, strict=True):
         torch.testing.assert_close(ours, theirs[:, ids], atol=1e-5, rtol=0)
