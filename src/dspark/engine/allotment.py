@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dspark.engine.sequence import Sequence
-
-_PREFILL_SHARE = 8
-"""Drafts leave at least a share of 1 / 8 of all rows to prompts that wait for their prefill."""
+from dspark.scheduling import share_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +42,7 @@ class Allotment:
 
 
 def allot(running: Iterable[Sequence], block_size: int, max_rows: int) -> Allotment:
-    """Share out the rows of a step.
-
-    Every decoding sequence gets its anchor row; drafts get what they can use, cut evenly if rows are short; prompts
-    get the rest in order of arrival.
+    """Share out the rows of a step, as :func:`~dspark.scheduling.row_shares.share_rows` says.
 
     Args:
         running: sequences that hold pages, in order of arrival.
@@ -57,42 +52,18 @@ def allot(running: Iterable[Sequence], block_size: int, max_rows: int) -> Allotm
     running = tuple(running)
     ready = [sequence for sequence in running if sequence.ready]
     filling = [sequence for sequence in running if not sequence.ready]
-    promised = min(sum(sequence.num_to_prefill for sequence in filling), max_rows // _PREFILL_SHARE)
-    left = max_rows - len(ready)
     wanted = [min(block_size, sequence.max_draft) for sequence in ready]
-    level = _level(wanted, block_size, left - promised)
-    limit_of = {id(s): min(want, level) for s, want in zip(ready, wanted, strict=True)}
+    shares = share_rows(wanted, [sequence.num_to_prefill for sequence in filling], max_rows)
+    limit_of = {id(s): limit for s, limit in zip(ready, shares.limits, strict=True)}
     ready.sort(key=lambda sequence: limit_of[id(sequence)] == 0)
-    limits = tuple([limit_of[id(sequence)] for sequence in ready])
-    chunks = _chunks(filling, left - sum(limits))
+    chunks = [(sequence, rows) for sequence, rows in zip(filling, shares.chunks, strict=True) if rows]
     chunks.sort(key=lambda chunk: not _finishes(*chunk))
     return Allotment(
-        ready=tuple(ready), limits=limits, chunks=tuple(chunks), num_finishing=sum(_finishes(*c) for c in chunks)
+        ready=tuple(ready),
+        limits=tuple([limit_of[id(sequence)] for sequence in ready]),
+        chunks=tuple(chunks),
+        num_finishing=sum(_finishes(*chunk) for chunk in chunks),
     )
-
-
-def _level(wanted: list[int], block_size: int, rows: int) -> int:
-    """The largest common bound under which all wishes together need at most ``rows`` rows."""
-    level = block_size
-    while level > 0 and sum(min(want, level) for want in wanted) > rows:
-        level -= 1
-    return level
-
-
-def _chunks(filling: list[Sequence], rows: int) -> list[tuple[Sequence, int]]:
-    """Prefill rows in order of arrival; each takes what the later ones do not need, and at least half of the rest.
-
-    So a long prompt never keeps short ones behind it from starting, and the oldest always moves on.
-    """
-    chunks = []
-    later = sum(sequence.num_to_prefill for sequence in filling)
-    for sequence in filling:
-        later -= sequence.num_to_prefill
-        chunk = min(sequence.num_to_prefill, max(-(-rows // 2), rows - later))
-        if chunk > 0:
-            chunks.append((sequence, chunk))
-            rows -= chunk
-    return chunks
 
 
 def _finishes(sequence: Sequence, rows: int) -> bool:
