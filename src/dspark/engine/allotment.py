@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dspark.engine.sequence import Sequence
-from dspark.scheduling import share_rows
+from dspark.scheduling import drafts_within, prefill_chunks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,10 @@ class Allotment:
 
 
 def allot(running: Iterable[Sequence], block_size: int, max_rows: int) -> Allotment:
-    """Share out the rows of a step, as :func:`~dspark.scheduling.row_shares.share_rows` says.
+    """Share out the rows of a step.
+
+    Every decoding sequence gets its anchor row; drafts get what they can use, cut evenly if rows are short; prompts
+    get the rest in order of arrival.
 
     Args:
         running: sequences that hold pages, in order of arrival.
@@ -52,11 +55,13 @@ def allot(running: Iterable[Sequence], block_size: int, max_rows: int) -> Allotm
     running = tuple(running)
     ready = [sequence for sequence in running if sequence.ready]
     filling = [sequence for sequence in running if not sequence.ready]
+    to_prefill, room = [sequence.num_to_prefill for sequence in filling], max_rows - len(ready)
     wanted = [min(block_size, sequence.max_draft) for sequence in ready]
-    shares = share_rows(wanted, [sequence.num_to_prefill for sequence in filling], max_rows)
-    limit_of = {id(s): limit for s, limit in zip(ready, shares.limits, strict=True)}
+    given = drafts_within(wanted, block_size, room, sum(to_prefill))
+    limit_of = {id(s): limit for s, limit in zip(ready, given, strict=True)}
     ready.sort(key=lambda sequence: limit_of[id(sequence)] == 0)
-    chunks = [(sequence, rows) for sequence, rows in zip(filling, shares.chunks, strict=True) if rows]
+    rows = prefill_chunks(to_prefill, room - sum(given))
+    chunks = [(sequence, chunk) for sequence, chunk in zip(filling, rows, strict=True) if chunk]
     chunks.sort(key=lambda chunk: not _finishes(*chunk))
     return Allotment(
         ready=tuple(ready),

@@ -20,7 +20,7 @@ from dspark.scheduling.policy import VerifyPolicy, check_policy
 from dspark.scheduling.profile_cache import find_profile, keep_profile, profile_file, read_profile
 from dspark.scheduling.profile_identity import ProfileIdentity
 from dspark.scheduling.reveal import Reveal
-from dspark.scheduling.row_shares import RowShares, share_rows
+from dspark.scheduling.row_shares import drafts_within, prefill_chunks
 from dspark.scheduling.sglang_tables import from_sglang, to_sglang, to_sglang_plain
 from dspark.scheduling.slots import SlotBook
 from dspark.scheduling.step_policy import StepPolicy
@@ -52,7 +52,6 @@ __all__ = [
     "ProfileIdentity",
     "RefinementOptions",
     "Reveal",
-    "RowShares",
     "SlotBook",
     "StepCosts",
     "StepDrafts",
@@ -64,16 +63,17 @@ __all__ = [
     "check_policy",
     "check_profile",
     "choose_drafts",
+    "drafts_within",
     "find_profile",
     "from_sglang",
     "keep_profile",
     "make_policy",
     "make_step_policy",
     "oracle_lengths",
+    "prefill_chunks",
     "profile_file",
     "read_profile",
     "search_capacity",
-    "share_rows",
     "to_sglang",
     "to_sglang_plain",
 ]
