@@ -15,8 +15,8 @@ def main(target: str = "smollm2-135m", drafter: str = "ngram") -> None:
     llm = LLM(target, drafter=drafter)
     messages = [{"role": "user", "content": "Write the words red, green and blue in this order, ten times."}]
     for step in llm.stream(messages, SamplingParams(temperature=0, max_tokens=128)):
-        for text, origin in step.pieces:
-            print(f"[{text}]" if origin == "draft" else text, end="", flush=True)
+        for piece in step.pieces:
+            print(f"[{piece.text}]" if piece.origin == "draft" else piece.text, end="", flush=True)
         if step.completion is not None:
             stats = step.completion.stats
             print(f"\n\n{stats.accepted} of {stats.drafted} drafted tokens accepted in {stats.rounds} rounds")

@@ -10,19 +10,23 @@ from rich.console import Console
 
 from dspark.cli import answers
 from dspark.cli.answers import AnswerPrinter
-from dspark.core import TokenOrigin
+from dspark.core import Piece, TokenOrigin
 from dspark.engine import StepOutput
 
-PIECES = (("one ", TokenOrigin.DRAFT), ("two ", TokenOrigin.CORRECTION), ("three", TokenOrigin.BONUS))
+PIECES = (
+    Piece("one ", TokenOrigin.DRAFT, 0.9),
+    Piece("two ", TokenOrigin.CORRECTION),
+    Piece("three", TokenOrigin.BONUS),
+)
 
 
-def output(*pieces: tuple[str, TokenOrigin]) -> StepOutput:
+def output(*pieces: Piece) -> StepOutput:
     return StepOutput(
-        request_id="r", index=0, text="".join(text for text, _ in pieces), token_ids=(), origins=(), pieces=pieces
+        request_id="r", index=0, text="".join(piece.text for piece in pieces), token_ids=(), origins=(), pieces=pieces
     )
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, TokenOrigin], terminal: bool, **env: str) -> str:
+def printed(monkeypatch: pytest.MonkeyPatch, *pieces: Piece, terminal: bool, **env: str) -> str:
     """What a printer puts out on a terminal, or in a pipe."""
     screen = io.StringIO()
     environment = {"TERM": "xterm-256color", **env}
@@ -58,5 +62,5 @@ def test_plain_on_a_dumb_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_markup_and_escapes_of_the_model_are_shown_not_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = printed(monkeypatch, ("[red]x[/red] \x1b[2J", TokenOrigin.PLAIN), terminal=True)
+    text = printed(monkeypatch, Piece("[red]x[/red] \x1b[2J", TokenOrigin.PLAIN), terminal=True)
     assert text.splitlines()[0] == "[red]x[/red] ␛[2J"

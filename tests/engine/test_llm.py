@@ -96,7 +96,7 @@ def test_streams_are_the_same_text_in_pieces(llm: LLM) -> None:
     assert sum((piece.token_ids for piece in pieces), ()) == whole.token_ids
     assert pieces[-1].completion is not None
     assert pieces[-1].completion.token_ids == whole.token_ids
-    origins = [origin for piece in pieces for _, origin in piece.pieces]
+    origins = [piece.origin for output in pieces for piece in output.pieces]
     assert TokenOrigin.PLAIN in origins
 
 

@@ -27,9 +27,9 @@ def stream(ids: list[int], sizes: list[int], ending: Ending) -> tuple[list[str],
     while True:
         size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
         run = ids[kept : kept + size]
-        written = write(transcript, kept, run, [TokenOrigin.DRAFT] * len(run), ending, decode)
+        written = write(transcript, kept, run, [TokenOrigin.DRAFT] * len(run), [None] * len(run), ending, decode)
         transcript, kept = written.transcript, kept + written.kept
-        given_out.append("".join(text for text, _ in written.pieces))
+        given_out.append("".join(piece.text for piece in written.pieces))
         if written.finish_reason is not None:
             return given_out, written, kept
 
@@ -119,10 +119,10 @@ def test_endless_broken_characters_do_not_wait_forever() -> None:
 def test_text_is_split_by_writer() -> None:
     ids = encode("abc the")
     origins = [TokenOrigin.PLAIN, TokenOrigin.DRAFT, TokenOrigin.CORRECTION][: len(ids)]
-    written = write(Transcript(), 0, ids, origins, Ending(max_tokens=len(ids)), decode)
-    assert written.pieces == tuple((decode([token]), origin) for token, origin in zip(ids, origins, strict=True))
+    written = write(Transcript(), 0, ids, origins, [0.5] * len(ids), Ending(max_tokens=len(ids)), decode)
+    assert written.pieces == tuple((decode([token]), origin, 0.5) for token, origin in zip(ids, origins, strict=True))
 
 
 def test_without_a_tokenizer_there_is_no_text() -> None:
-    written = write(Transcript(), 0, [1, 2], [TokenOrigin.PLAIN] * 2, Ending(max_tokens=2), None)
+    written = write(Transcript(), 0, [1, 2], [TokenOrigin.PLAIN] * 2, [None] * 2, Ending(max_tokens=2), None)
     assert (written.pieces, written.transcript.text, written.kept) == ((), "", 2)

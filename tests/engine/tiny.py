@@ -178,7 +178,7 @@ def whole(outputs: Sequence[StepOutput]) -> CompletionOutput:
     assert tuple(origin for output in outputs for origin in output.origins) == done.origins
     assert "".join(output.text for output in outputs) == done.text
     for output in outputs:
-        assert "".join(text for text, _ in output.pieces) == output.text
+        assert "".join(piece.text for piece in output.pieces) == output.text
     if done.logprobs is not None:
         assert tuple(entry for output in outputs for entry in output.logprobs or ()) == done.logprobs
         assert tuple(entry.token for entry in done.logprobs) == done.token_ids

@@ -38,8 +38,8 @@ class AnswerPrinter:
             sys.stdout.write(output.text)
             sys.stdout.flush()
             return
-        for text, origin in output.pieces:
-            self._paint(text, origin)
+        for piece in output.pieces:
+            self._paint(piece.text, piece.origin)
 
     def end(self) -> None:
         """Finish the line."""

@@ -2,7 +2,7 @@
 
 from dspark.core.batch import PackedBatch
 from dspark.core.errors import DsparkError, InputError, RequestsFailedError
-from dspark.core.outputs import FinishReason, TokenLogprobs, TokenOrigin
+from dspark.core.outputs import FinishReason, Piece, TokenLogprobs, TokenOrigin
 from dspark.core.proposal import CommittedRows, DraftBatch, DraftSampler, Proposal
 from dspark.core.sampling_params import SamplingParams
 from dspark.core.verdict import Verdict
@@ -15,6 +15,7 @@ __all__ = [
     "FinishReason",
     "InputError",
     "PackedBatch",
+    "Piece",
     "Proposal",
     "RequestsFailedError",
     "SamplingParams",

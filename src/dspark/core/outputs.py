@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class FinishReason(StrEnum):
@@ -21,6 +22,22 @@ class TokenOrigin(StrEnum):
     CORRECTION = "correction"
     BONUS = "bonus"
     PLAIN = "plain"
+
+
+class Piece(NamedTuple):
+    """Some text of one token.
+
+    Attributes:
+        text: the text.
+        origin: who wrote the token.
+        confidence: how sure the drafter was of its draft in the token's place, as the policy saw it: of the token
+            itself where it was drafted, of the draft that was rejected where the target corrected it; None where the
+            target looked at no draft, or the drafter gives no confidence.
+    """
+
+    text: str
+    origin: TokenOrigin
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,6 +78,8 @@ class SamplingParams:
         logprobs: None for none, else how many of the most likely alternatives to give beside the chosen token.
         include_stop_str_in_output: keep the stop string in the text.
         skip_special_tokens: leave special tokens out of the text.
+        max_draft_tokens: most tokens drafted at a time; 0 decodes plainly, None leaves it to drafter and policy. What
+            the target would write is the same with any.
 
     Raises:
         InputError: a value is outside its range.
@@ -101,6 +103,7 @@ class SamplingParams:
     logprobs: int | None = None
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
+    max_draft_tokens: int | None = None
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - frozen dataclass
@@ -123,6 +126,8 @@ class SamplingParams:
         put("stop_token_ids", tuple(_integer("stop_token_ids", token, 0) for token in ids))
         if self.seed is not None:
             put("seed", _integer("seed", self.seed, 0))
+        if self.max_draft_tokens is not None:
+            put("max_draft_tokens", _integer("max_draft_tokens", self.max_draft_tokens, 0))
         if self.logprobs is not None:
             put("logprobs", _integer("logprobs", self.logprobs, 0, MAX_LOGPROBS))
 

@@ -6,7 +6,7 @@ import time
 
 from dspark.core import FinishReason
 from dspark.engine.outcome import Outcome
-from dspark.engine.outputs import CompletionOutput, CompletionStats, RoundTrace, StepOutput
+from dspark.engine.outputs import CompletionOutput, CompletionStats, RoundStats, RoundTrace, StepOutput
 from dspark.engine.roster import Roster
 from dspark.engine.sequence import Sequence
 
@@ -44,7 +44,7 @@ def report(outcome: Outcome) -> StepOutput:
     return StepOutput(
         request_id=sequence.request.request_id,
         index=sequence.index,
-        text="".join([text for text, _ in written.pieces]),
+        text="".join([piece.text for piece in written.pieces]),
         token_ids=outcome.tokens,
         origins=outcome.origins,
         pieces=written.pieces,
@@ -59,7 +59,7 @@ def report_abort(sequence: Sequence) -> StepOutput:
     return StepOutput(
         request_id=sequence.request.request_id,
         index=sequence.index,
-        text="".join([text for text, _ in pieces]),
+        text="".join([piece.text for piece in pieces]),
         token_ids=(),
         origins=(),
         pieces=pieces,
@@ -80,6 +80,17 @@ def completion(sequence: Sequence) -> CompletionOutput:
         logprobs=tuple(sequence.logprobs) if sequence.request.params.logprobs is not None else None,
         origins=tuple(sequence.origins),
         stats=_stats(sequence),
+    )
+
+
+def round_stats(outcome: Outcome) -> RoundStats:
+    """What became of the drafts of one answer."""
+    share = outcome.share
+    return RoundStats(
+        drafted=len(share.proposed),
+        verified=outcome.verified,
+        accepted=outcome.accepted,
+        believed=share.believed,
     )
 
 
@@ -104,25 +115,27 @@ def _stats(sequence: Sequence) -> CompletionStats:
 
 
 def _count(outcome: Outcome) -> None:
-    """Count a round; drafts after the one that ended the answer count as never looked at."""
-    share, accepted = outcome.share, outcome.accepted
-    seen = accepted if accepted == len(outcome.tokens) else len(share.drafts)
-    share.sequence.tally.add(
-        drafted=len(share.proposed), verified=seen, accepted=accepted, committed=len(outcome.tokens)
+    """Count a round."""
+    share, tally = outcome.share, outcome.share.sequence.tally
+    tally.add(
+        drafted=len(share.proposed),
+        verified=outcome.verified,
+        accepted=outcome.accepted,
+        committed=len(outcome.tokens),
     )
-    if share.confidence is not None:
-        share.sequence.tally.traces.append(_trace(outcome, seen, share.confidence))
+    if share.record:
+        tally.traces.append(_trace(outcome))
 
 
-def _trace(outcome: Outcome, verified: int, confidence: tuple[float, ...]) -> RoundTrace:
+def _trace(outcome: Outcome) -> RoundTrace:
     share = outcome.share
     return RoundTrace(
         anchor_position=share.start,
         anchor=share.tokens[0],
         drafted=share.proposed,
-        confidence=confidence,
+        confidence=share.confidence,
         calibrated=share.calibrated,
-        verified=verified,
+        verified=outcome.verified,
         accepted=outcome.accepted,
         committed=outcome.tokens,
     )

@@ -13,7 +13,7 @@ from dspark.drafters import Drafter, NullDrafter
 from dspark.engine.allotment import Allotment, allot
 from dspark.engine.calibrating import calibrated
 from dspark.engine.clock import StepClock
-from dspark.engine.commit import commit, report, report_abort
+from dspark.engine.commit import commit, report, report_abort, round_stats
 from dspark.engine.constraints import check_constrained, within_constraints
 from dspark.engine.drafting import Draws, plan, propose, shares
 from dspark.engine.intake import Intake
@@ -229,6 +229,7 @@ class EngineCore:
             rows=sum(outcome.share.num_rows for outcome in decided),
             prefill_rows=allotment.num_prefill_rows,
             verify_lens=tuple([len(outcome.share.drafts) for outcome in decided[: len(allotment.ready)]]),
+            rounds=tuple([round_stats(outcome) for outcome in decided[: len(allotment.ready)]]),
             committed=sum(len(outcome.tokens) for outcome in decided),
             draft_seconds=clock.seconds("draft"),
             forward_seconds=clock.seconds("forward"),

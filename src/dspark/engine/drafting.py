@@ -109,22 +109,21 @@ def shares(
         allotment: who gets rows.
         proposal: the blocks.
         lengths: verify length of every ready sequence.
-        record: keep the confidences for the trace of the round.
+        record: keep traces of the rounds.
         used: [R, G] calibrated confidences to keep beside the drafter's own; None if there are none.
     """
     idle = len(allotment.ready) - len(proposal.lengths)
     blocks = [*_rows(proposal.tokens, proposal.lengths), *((),) * idle]
-    confidence, trusts = (
-        [*_rows(table if record else None, proposal.lengths), *((),) * idle] for table in (proposal.confidence, used)
-    )
+    confidence, trusts = ([*_rows(table, proposal.lengths), *((),) * idle] for table in (proposal.confidence, used))
     found = [
         Share(
             sequence=sequence,
             tokens=(sequence.token_ids[-1],),
             drafts=block[:length],
             proposed=block,
-            confidence=stated if record else None,
+            confidence=stated,
             calibrated=trust,
+            record=record,
         )
         for sequence, block, stated, trust, length in zip(
             allotment.ready, blocks, confidence, trusts, lengths, strict=True

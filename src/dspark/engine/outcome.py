@@ -59,6 +59,11 @@ class Outcome:
         """Drafts that were kept."""
         return self.num_rows - len(self.share.tokens)
 
+    @property
+    def verified(self) -> int:
+        """Drafts the target looked at; those after the one that ended the answer count as never looked at."""
+        return self.accepted if self.accepted == len(self.tokens) else len(self.share.drafts)
+
 
 def judge_rows(shares: Seq[Share], logits: Tensor, draws: Draws, proposal: Proposal) -> list[Verdict]:
     """Verdicts of all judged shares, which come first in ``shares``.
@@ -139,7 +144,8 @@ def _gain(share: Share, verdict: Verdict) -> Outcome:
     sequence, request = share.sequence, share.sequence.request
     run = (*share.drafts[: verdict.accepted], verdict.next_token)
     origins = (TokenOrigin.DRAFT,) * verdict.accepted + (_own_origin(share, verdict),)
-    written = write(sequence.transcript, sequence.num_output, run, origins, request.ending, request.decode)
+    confidences = (*share.believed[: len(share.drafts)], *(None,) * len(run))[: len(run)]
+    written = write(sequence.transcript, sequence.num_output, run, origins, confidences, request.ending, request.decode)
     return Outcome(
         share=share,
         num_rows=len(share.tokens) + min(verdict.accepted, written.kept),

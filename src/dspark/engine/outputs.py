@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dspark.core import FinishReason, TokenLogprobs, TokenOrigin
+from dspark.core import FinishReason, Piece, TokenLogprobs, TokenOrigin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class StepOutput:
         text: text that is final now: no stop string can cut it any more.
         token_ids: new token ids; their text may come in a later step (unfinished characters, possible stop strings).
         origins: who wrote each of ``token_ids``.
-        pieces: ``text`` split by who wrote it.
+        pieces: ``text`` split by token, with who wrote it and how sure the drafter was.
         logprobs: one entry per token of ``token_ids`` if asked for.
         completion: the whole answer, once it has ended.
     """
@@ -142,9 +142,31 @@ class StepOutput:
     text: str
     token_ids: tuple[int, ...]
     origins: tuple[TokenOrigin, ...]
-    pieces: tuple[tuple[str, TokenOrigin], ...]
+    pieces: tuple[Piece, ...]
     logprobs: tuple[TokenLogprobs, ...] | None = None
     completion: CompletionOutput | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundStats:
+    """One answer in one step.
+
+    Attributes:
+        drafted: tokens proposed.
+        verified: those the target looked at (up to the token that ended the answer).
+        accepted: those that were kept.
+        believed: confidence in each of them, as the policy saw it; empty without a confidence head.
+    """
+
+    drafted: int
+    verified: int
+    accepted: int
+    believed: tuple[float, ...]
+
+    @property
+    def reached(self) -> int:
+        """Leading drafts that were looked at with all before them kept."""
+        return min(self.verified, self.accepted + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +179,7 @@ class StepStats:
         rows: target rows of the forward, the step batch B.
         prefill_rows: those of them that were prompt (or recomputed) tokens.
         verify_lens: draft tokens verified, per decoding answer.
+        rounds: what became of them, one for each of ``verify_lens``.
         committed: tokens added to answers.
         draft_seconds: proposing and feeding the drafter its context.
         forward_seconds: the target forward.
@@ -169,6 +192,7 @@ class StepStats:
     rows: int = 0
     prefill_rows: int = 0
     verify_lens: tuple[int, ...] = field(default=())
+    rounds: tuple[RoundStats, ...] = field(default=())
     committed: int = 0
     draft_seconds: float = 0.0
     forward_seconds: float = 0.0

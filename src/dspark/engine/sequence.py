@@ -99,8 +99,10 @@ class Sequence:
 
     @property
     def max_draft(self) -> int:
-        """Most drafts of the next round that could all be kept, one token being left for the bonus."""
-        return self.request.ending.max_tokens - self.num_output - 1
+        """Most drafts of the next round: what the request allows, and could all be kept, one token being the bonus."""
+        room = self.request.ending.max_tokens - self.num_output - 1
+        limit = self.request.params.max_draft_tokens
+        return room if limit is None else min(room, limit)
 
     @property
     def blocked(self) -> bool:

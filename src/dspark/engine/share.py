@@ -24,8 +24,9 @@ class Share:
         tokens: committed tokens from ``sequence.num_computed`` on: a prefill chunk, or the anchor alone.
         drafts: verified drafts after the anchor.
         proposed: all drafts of the block.
-        confidence: the drafter's confidence in each of ``proposed``; None unless rounds are recorded.
-        calibrated: the same after calibration; empty unless rounds are recorded and there is a calibration.
+        confidence: the drafter's confidence in each of ``proposed``; empty without a confidence head.
+        calibrated: the same after calibration; empty without one.
+        record: whether to keep a trace of the round.
         judged: whether the last token's row and the drafts' rows yield tokens.
     """
 
@@ -33,9 +34,15 @@ class Share:
     tokens: tuple[int, ...]
     drafts: tuple[int, ...] = ()
     proposed: tuple[int, ...] = ()
-    confidence: tuple[float, ...] | None = None
+    confidence: tuple[float, ...] = ()
     calibrated: tuple[float, ...] = ()
+    record: bool = False
     judged: bool = True
+
+    @property
+    def believed(self) -> tuple[float, ...]:
+        """Confidence in each of ``proposed`` as the policy saw it."""
+        return self.calibrated or self.confidence
 
     @property
     def num_rows(self) -> int:

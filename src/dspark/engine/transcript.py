@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dspark.core import FinishReason, TokenOrigin
+from dspark.core import FinishReason, Piece, TokenOrigin
 from dspark.engine.detokenizer import Decode, Window
 from dspark.engine.ending import Ending
 
-Mark = tuple[int, TokenOrigin]
-"""Where the text of a token ends, and who wrote the token."""
+Mark = tuple[int, TokenOrigin, float | None]
+"""Where the text of a token ends, who wrote the token, and the confidence in its place."""
+
+_Source = tuple[TokenOrigin, float | None]
 
 _NOTHING_READ = Window()
-
-Piece = tuple[str, TokenOrigin]
-"""Some text and who wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +34,13 @@ class Transcript:
     marks: tuple[Mark, ...] = ()
 
     def give_out(self, held: int) -> tuple[Transcript, tuple[Piece, ...]]:
-        """Give out everything but the last ``held`` characters, split by writer."""
+        """Give out everything but the last ``held`` characters, split by token."""
         end = max(self.sent, len(self.text) - held)
         pieces: list[Piece] = []
         place = self.sent
-        for stop, origin in self.marks:
+        for stop, origin, confidence in self.marks:
             if place < min(stop, end):
-                pieces.append((self.text[place : min(stop, end)], origin))
+                pieces.append(Piece(self.text[place : min(stop, end)], origin, confidence))
                 place = min(stop, end)
         left = tuple([mark for mark in self.marks if mark[0] > end])
         return Transcript(text=self.text, sent=end, window=self.window, marks=left), tuple(pieces)
@@ -56,7 +55,7 @@ class Written:
         kept: how many tokens of the run belong to the answer; the others came after its end.
         finish_reason: why the answer ends here, None if it goes on.
         stop_reason: the stop string, or the id the user named, that ended it.
-        pieces: text that is final now, split by writer.
+        pieces: text that is final now, split by token.
     """
 
     transcript: Transcript
@@ -71,6 +70,7 @@ def write(
     num_output: int,
     run: Sequence[int],
     origins: Sequence[TokenOrigin],
+    confidences: Sequence[float | None],
     ending: Ending,
     decode: Decode | None,
 ) -> Written:
@@ -81,6 +81,7 @@ def write(
         num_output: tokens of the answer before the run.
         run: new tokens, at least one.
         origins: who wrote each of them.
+        confidences: the drafter's confidence in the place of each.
         ending: what ends the answer.
         decode: ids to text; None leaves the text empty.
     """
@@ -89,17 +90,17 @@ def write(
     stop: int | str | None = None
     kept = 0
     while reason is None and kept < len(run):
-        token, origin = run[kept], origins[kept]
+        token, source = run[kept], (origins[kept], confidences[kept])
         kept += 1
         if ending.by_token(token):
             reason, stop = FinishReason.STOP, ending.stop_reason(token)
-            pen.finish(token if ending.keep_stop else None, origin)
+            pen.finish(token if ending.keep_stop else None, source)
         else:
             reason = ending.by_length(num_output + kept)
             known = len(pen.text)
-            pen.read(token, origin)
+            pen.read(token, source)
             if reason is not None:
-                pen.finish(None, origin)
+                pen.finish(None, source)
             if ending.stop and num_output + kept >= ending.min_tokens:
                 stop = pen.cut(ending, known)
                 reason = FinishReason.STOP if stop is not None else reason
@@ -114,18 +115,18 @@ class _Pen:
         self.text, self._sent, self._window = transcript.text, transcript.sent, transcript.window
         self._marks, self._decode = list(transcript.marks), decode
 
-    def read(self, token: int, origin: TokenOrigin) -> None:
+    def read(self, token: int, source: _Source) -> None:
         """Write the text of a token."""
         if self._decode is not None:
             self._window, fresh = self._window.read(token, self._decode)
-            self._append(fresh, origin)
+            self._append(fresh, source)
 
-    def finish(self, token: int | None, origin: TokenOrigin) -> None:
+    def finish(self, token: int | None, source: _Source) -> None:
         """Write what waits for an unfinished character, and the text of a last token if there is one."""
         if self._decode is not None:
             if token is not None:
-                self.read(token, origin)
-            self._append(self._window.rest(self._decode), origin)
+                self.read(token, source)
+            self._append(self._window.rest(self._decode), source)
             self._window = _NOTHING_READ
 
     def cut(self, ending: Ending, known: int) -> str | None:
@@ -142,7 +143,7 @@ class _Pen:
         """What has been written."""
         return Transcript(text=self.text, sent=self._sent, window=self._window, marks=tuple(self._marks))
 
-    def _append(self, fresh: str, origin: TokenOrigin) -> None:
+    def _append(self, fresh: str, source: _Source) -> None:
         if fresh:
             self.text += fresh
-            self._marks.append((len(self.text), origin))
+            self._marks.append((len(self.text), *source))

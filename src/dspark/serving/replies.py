@@ -52,7 +52,7 @@ class Reply(ABC):
         if self._token_ids:
             found["token_ids"] = delta.token_ids
         if self._origins:
-            found["pieces"] = [[text, origin.value] for text, origin in delta.pieces]
+            found["pieces"] = [[text, origin.value, sure] for text, origin, sure in delta.pieces]
         return found
 
 
@@ -137,7 +137,7 @@ class ChatReply(Reply):
         news = _deltas(parts, before)
         logprobs = chat_logprobs(delta.logprobs, self.piece) if self.logprobs and delta.logprobs else None
         extras = self.extras(delta)
-        if not news and (logprobs or extras.get("token_ids") or done is not None):
+        if not news and (logprobs or any(extras.values()) or done is not None):
             news = [{}]
         for place, new in enumerate(news):
             last = place == len(news) - 1

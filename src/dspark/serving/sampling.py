@@ -11,6 +11,7 @@ from dspark.serving.schema import ChatRequest, CompletionRequest, Sampling
 _SAME = (
     "n", "min_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
     "frequency_penalty", "stop", "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "skip_special_tokens",
+    "max_draft_tokens",
 )  # fmt: skip
 _SEEDS = 2**63
 _COMPLETION_TOKENS = 16

@@ -9,6 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 Priority = Annotated[int, Field(ge=-100, le=100)]
 Seconds = Annotated[FiniteFloat, Field(gt=0)]
 
+_ORIGINS = (
+    "Add pieces to choices, one per token with text: [text, origin, confidence]. Origin: 'draft' (drafted and accepted), "
+    "'correction' (the target's own, in place of a rejected draft), 'bonus' (the target's own, after a draft that was "
+    "accepted whole), 'plain' (nothing was drafted). Confidence: the drafter's in that place, 0 to 1; null without one."
+)
+_DRAFTS = "Most tokens drafted at a time: 0 decodes plainly, with the same answer at temperature 0; null for no limit."
+
 
 class Body(BaseModel):
     """Types are not converted: a number in quotes is an error."""
@@ -130,7 +137,8 @@ class Sampling(Body):
     priority: Annotated[Priority | None, Field(description="Smaller goes first.")] = None
     timeout: Annotated[Seconds | None, Field(description="Seconds the request may take.")] = None
     return_token_ids: Annotated[bool | None, Field(description="Add token_ids to choices.")] = None
-    return_origins: Annotated[bool | None, Field(description="Add pieces: text with who wrote it.")] = None
+    return_origins: Annotated[bool | None, Field(description=_ORIGINS)] = None
+    max_draft_tokens: Annotated[int | None, Field(description=_DRAFTS)] = None
     dspark_usage: Annotated[bool | None, Field(description="Add drafted and accepted counts to usage.")] = None
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dspark.core import SamplingParams, TokenLogprobs, TokenOrigin
+from dspark.core import Piece, SamplingParams, TokenLogprobs
 from dspark.engine import CompletionOutput, StepOutput
 from dspark.serving.errors import ApiError
 from dspark.verify import TokenConstraint
@@ -22,7 +22,7 @@ class Delta:
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
-    pieces: list[tuple[str, TokenOrigin]] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     completion: CompletionOutput | None = None
 
     def add(self, later: StepOutput | Delta) -> None:
