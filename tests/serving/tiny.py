@@ -13,11 +13,14 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen3Config
 
-from dspark import LLM
+from dspark import LLM, SamplingParams
+from dspark.core import DraftBatch, Proposal
 from dspark.serving.run import DrainingServer, make_server
 from dspark.serving.service import Service
 from dspark.serving.settings import ServeSettings
 from dspark.target import LoadedTarget, pack_model
+
+from ..engine.tiny import Oracle
 
 TEMPLATE = (
     "{% if tools %}tools: {{ tools | tojson }} in <tool_call>\n{% endif %}"
@@ -55,6 +58,30 @@ def tiny_llm(drafter: Any = "ngram", *, positions: int = 512, seed: int = 0, **o
     loaded = LoadedTarget(target=target, tokenizer=tiny_tokenizer(), name="tiny", source="memory", notes=())
     sizes = {"max_requests": 16, "max_batch_rows": 128, "kv_tokens": 8192, "seed": 7} | options
     return LLM(loaded, drafter=drafter, **sizes)
+
+
+class SureOracle(Oracle):
+    """Is wrong at every seventh position, and a little less sure there."""
+
+    has_confidence = True
+
+    def propose(self, batch: DraftBatch) -> Proposal:
+        found = super().propose(batch)
+        steps = torch.arange(found.tokens.shape[1])
+        places = torch.tensor(batch.anchor_positions)[:, None] + 1 + steps
+        sure = torch.where(places % 7 == 0, 0.4, 0.9)
+        return Proposal(tokens=found.tokens, lengths=found.lengths, confidence=sure.float())
+
+
+def confident_llm(*conversations: list[Any], max_tokens: int = 120, **options: Any) -> LLM:
+    """A model whose drafter knows what it answers to these conversations at temperature 0, and how sure to be."""
+    plain = tiny_llm("none")
+    texts = [
+        [*answer.prompt_token_ids, *answer.outputs[0].token_ids]
+        for answer in plain.chat(list(conversations), SamplingParams(temperature=0, max_tokens=max_tokens))
+    ]
+    longest = max(map(len, texts))
+    return tiny_llm(SureOracle(texts, VOCAB, wrong_at=range(0, longest, 7)), **options)
 
 
 class Live:

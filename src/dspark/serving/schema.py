@@ -10,9 +10,9 @@ Priority = Annotated[int, Field(ge=-100, le=100)]
 Seconds = Annotated[FiniteFloat, Field(gt=0)]
 
 _ORIGINS = (
-    "Add pieces to choices, one per token with text: [text, origin, confidence]. Origin: 'draft' (drafted and accepted), "
-    "'correction' (the target's own, in place of a rejected draft), 'bonus' (the target's own, after a draft that was "
-    "accepted whole), 'plain' (nothing was drafted). Confidence: the drafter's in that place, 0 to 1; null without one."
+    "Add pieces to choices, one per token with text: [text, origin, confidence]. Origin: 'draft' (drafted and "
+    "accepted), 'correction' (the target's own, in place of a rejected draft), 'bonus' (the target's own, after drafts "
+    "that were all accepted), 'plain' (nothing was drafted). Confidence: the drafter's in that place, 0 to 1, or null."
 )
 _DRAFTS = "Most tokens drafted at a time: 0 decodes plainly, with the same answer at temperature 0; null for no limit."
 
