@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOMS = [
-    "cli", "recipes", "serving", "training", "evaluation", "interop", "engine", "drafters", "verify", "scheduling",
-    "calibration", "data", "target", "kvcache", "core",
+    "cli", "recipes", "simulation", "serving", "training", "evaluation", "interop", "engine", "drafters", "verify",
+    "scheduling", "calibration", "data", "target", "kvcache", "core",
 ]  # fmt: skip
 
 
@@ -64,6 +64,8 @@ def test_the_walls_of_the_empty_house_stand(house: Path) -> None:
         ("serving", "dspark.training"),
         ("interop", "dspark.training"),
         ("evaluation", "dspark.recipes"),
+        ("evaluation", "dspark.simulation"),
+        ("simulation", "dspark.recipes"),
         ("recipes", "dspark.cli"),
         ("verify", "dspark.target"),
         ("scheduling", "dspark.target"),

@@ -21,6 +21,7 @@ from dspark.cli.generate import generate
 from dspark.cli.info import info
 from dspark.cli.screen import print_whatever_comes
 from dspark.cli.serve import ServeCommand, serve
+from dspark.cli.simulate import simulate
 from dspark.cli.threads import bind_threads
 from dspark.cli.train import train
 
@@ -57,7 +58,7 @@ def _setup(
     bind_threads()
 
 
-_VERBS: Sequence[Callable[..., None]] = (generate, chat, demo, info, train, calibrate)
+_VERBS: Sequence[Callable[..., None]] = (generate, chat, demo, info, train, calibrate, simulate)
 
 
 def _make_app() -> typer.Typer:
