@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +17,7 @@ from dspark.drafters import load_drafter
 from dspark.drafters.dspark import DSparkCheckpoint, DSparkConfig, DSparkModel, HeadType, save_checkpoint
 from dspark.engine import EngineCore, EngineOptions
 from dspark.engine.calibrating import UNCALIBRATED
-from dspark.scheduling import PlanView
+from dspark.scheduling import Reveal, StepOutcome, StepView
 from dspark.target import LoadedTarget
 
 from .tiny import byte_tokenizer, completions, tiny_drafter, tiny_target
@@ -33,10 +34,16 @@ class Watcher:
     needs_confidence: bool = True
     seen: list[torch.Tensor] = field(default_factory=list)
 
-    def plan(self, view: PlanView) -> tuple[int, ...]:
-        assert view.confidence is not None
-        self.seen.append(view.confidence.clone())
-        return view.proposed
+    def begin_step(self, view: StepView) -> np.ndarray:
+        return view.limits
+
+    def admit(self, reveal: Reveal) -> None:
+        assert reveal._conditional is not None
+        self.seen.append(torch.from_numpy(reveal._conditional).float())
+        reveal.admit_first(reveal.proposed)
+
+    def outcome(self, outcome: StepOutcome) -> None:
+        pass
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import dspark.engine.core as core_module
-from dspark.core import InputError, Proposal, RequestsFailedError, SamplingParams
+from dspark.core import InputError, RequestsFailedError, SamplingParams
+from dspark.engine.blocks import NO_BLOCKS, Blocks
 from dspark.engine.constraints import within_constraints
 from dspark.verify import ConstraintError
 
@@ -90,9 +91,9 @@ def test_the_law_is_the_target_s_restricted(kind: str) -> None:
 
 
 def test_cutting_a_drawn_draft_without_judging_it_fails_the_same_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    def careless(lengths: tuple[int, ...], ready: Sequence, proposal: Proposal) -> tuple[int, ...]:
-        blocks = [proposal.tokens[row, :length].tolist() if length else [] for row, length in enumerate(lengths)]
-        return tuple([s.constraint.allowed(block) for s, block in zip(ready, blocks, strict=True)])
+    def careless(lengths: tuple[int, ...], ready: Sequence, blocks: Blocks) -> tuple[int, ...]:
+        kept = [blocks.tokens[row][:length] if length else [] for row, length in enumerate(lengths)]
+        return tuple([s.constraint.allowed(block) for s, block in zip(ready, kept, strict=True)])
 
     monkeypatch.setattr(core_module, "within_constraints", careless)
     assert chi_square(sample("vanilla", 1.0), {cell: p for cell, p in law(1.0).items() if p > 0}) < 1e-4
@@ -152,4 +153,4 @@ def test_options_that_contradict_a_constraint_are_refused(options: dict) -> None
 
 def test_without_constraints_lengths_stay_the_same_object() -> None:
     lengths = (1, 2)
-    assert within_constraints(lengths, (), Proposal(tokens=None, lengths=())) is lengths  # type: ignore[arg-type]
+    assert within_constraints(lengths, (), NO_BLOCKS) is lengths

@@ -15,7 +15,7 @@ import torch
 from dspark.core import DraftBatch, Proposal, SamplingParams
 from dspark.drafters import Drafter
 from dspark.engine import CompletionOutput
-from dspark.scheduling import ConfidenceThreshold, FixedLength, VerifyPolicy
+from dspark.scheduling import ConfidenceThreshold, FixedLength, Reveal, StepOutcome, StepPolicy, StepView
 
 from .tiny import drain, engine, make_drafter, target_logits, tiny_target, whole
 
@@ -51,7 +51,7 @@ def chi_square(observed: Counter[Context], law: dict[Context, float]) -> float:
     return float(torch.special.gammaincc(torch.tensor(freedom / 2.0), torch.tensor(statistic / 2.0)))
 
 
-def sample(drafter: Drafter, policy: VerifyPolicy | None = None, temperature: float = 1.0) -> list[CompletionOutput]:
+def sample(drafter: Drafter, policy: StepPolicy | None = None, temperature: float = 1.0) -> list[CompletionOutput]:
     """Many answers to one prompt, by continuous batching."""
     core = engine(tiny_target(VOCAB), drafter, policy, num_pages=1500, max_requests=200, max_batch_rows=1200, seed=1)
     names = [core.add_request(PROMPT, SamplingParams(temperature=temperature, max_tokens=5)) for _ in range(COUNT)]
@@ -113,7 +113,7 @@ def test_other_temperatures(temperature: float) -> None:
 
 
 @pytest.mark.parametrize("policy", [FixedLength(1), ConfidenceThreshold(0.5)], ids=lambda policy: policy.name)
-def test_policies_do_not_change_the_law(policy: VerifyPolicy) -> None:
+def test_policies_do_not_change_the_law(policy: StepPolicy) -> None:
     answers = sample(make_drafter("vanilla", tiny_target(VOCAB), block=BLOCK), policy)
     lengths = {len(answer.stats.verified_at) for answer in answers}
     assert max(lengths) > 0
@@ -152,12 +152,16 @@ class Peeking:
     def __init__(self, drafter: Watched) -> None:
         self.drafter = drafter
 
-    def plan(self, view: object) -> tuple[int, ...]:
-        proposed: tuple[int, ...] = view.proposed  # type: ignore[attr-defined]
-        drafting = [length for length in proposed if length]
-        tokens = [token for _, token, _ in self.drafter.seen[-len(drafting) :]]
+    def begin_step(self, view: StepView) -> np.ndarray:
+        return view.limits
+
+    def admit(self, reveal: Reveal) -> None:
+        tokens = [token for _, token, _ in self.drafter.seen[-int((reveal.proposed > 0).sum()) :]]
         chosen = iter(tokens)
-        return tuple(int(next(chosen) % 2 == 0) if length else 0 for length in proposed)
+        reveal.admit_first([int(next(chosen) % 2 == 0) if length else 0 for length in reveal.proposed])
+
+    def outcome(self, outcome: StepOutcome) -> None:
+        pass
 
 
 @pytest.mark.pitfall(3)

@@ -220,7 +220,7 @@ def test_auto_takes_what_is_shipped(
     assert shipped_drafter("") is None
     llm = LLM(loaded)
     assert llm.drafter.name == "dspark"
-    assert llm.notes == ("a note", "drafter shipped with dspark for tiny", UNCALIBRATED)
+    assert llm.notes[:4] == ("a note", "drafter shipped with dspark for tiny", UNCALIBRATED, "policy 'async'")
 
 
 def test_bad_drafters_are_refused(loaded: LoadedTarget, tmp_path: Path) -> None:
@@ -254,6 +254,12 @@ def test_bad_drafters_are_refused(loaded: LoadedTarget, tmp_path: Path) -> None:
 
 def test_policies_by_name(loaded: LoadedTarget, checkpoint: Path) -> None:
     assert LLM(loaded, drafter=checkpoint, policy="threshold:0.4").policy.name == "threshold:0.4"
+    for drafter, policy in ((checkpoint, "async"), ("ngram", "fixed"), ("none", "fixed")):
+        assert LLM(loaded, drafter=drafter).policy.name == policy
+    assert LLM(loaded, drafter="ngram", policy="async").policy.name == "async"
+    assert LLM(loaded, drafter="none", policy="async").policy.name == "fixed"
+    with pytest.raises(InputError, match="'sync' needs a drafter with a confidence head, and drafter 'ngram' has none"):
+        LLM(loaded, drafter="ngram", policy="sync")
     with pytest.raises(InputError, match="unknown policy"):
         LLM(loaded, policy="fastest")
     with pytest.raises(InputError, match="confidence head"):

@@ -15,7 +15,7 @@ from dspark.core import CommittedRows, DraftBatch, PackedBatch, Proposal, Sampli
 from dspark.drafters import Drafter, DSparkDrafter, NgramDrafter, NullDrafter
 from dspark.drafters.dspark import DSparkConfig, DSparkModel, HeadType
 from dspark.engine import CompletionOutput, EngineCore, EngineOptions, StepOutput
-from dspark.scheduling import VerifyPolicy
+from dspark.scheduling import StepPolicy
 from dspark.target import PackedTarget, pack_model
 
 PAGE = 4
@@ -133,7 +133,7 @@ def make_drafter(kind: str, target: PackedTarget, **options: Any) -> Drafter:
 def engine(
     target: PackedTarget,
     drafter: Drafter | None = None,
-    policy: VerifyPolicy | None = None,
+    policy: StepPolicy | None = None,
     *,
     tokenizer: Any = None,
     **options: Any,

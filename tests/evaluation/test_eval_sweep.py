@@ -6,13 +6,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dspark.engine import RoundTrace
 from dspark.evaluation import count_rounds, sweep
-from dspark.scheduling import ConfidenceThreshold, PlanView
+from dspark.scheduling import ConfidenceThreshold, Reveal
 
 from .rounds import made, rounds
 
@@ -60,10 +59,11 @@ def test_what_the_policy_sees_is_compared() -> None:
 @given(st.lists(rounds(whole=True), min_size=1))
 def test_the_policy_itself_agrees(traces: list[RoundTrace]) -> None:
     """Each round replayed with the lengths that the engine's policy plans."""
-    confidence = torch.tensor([trace.confidence for trace in traces])
-    view = PlanView(proposed=(4,) * len(traces), confidence=confidence)
+    confidence = [trace.confidence for trace in traces]
     for point in sweep(traces, 4):
-        lengths = ConfidenceThreshold(point.threshold).plan(view)
+        reveal = Reveal([4] * len(traces), confidence)
+        ConfidenceThreshold(point.threshold).admit(reveal)
+        lengths = reveal.lengths.tolist()
         kept = [min(trace.accepted, length) for trace, length in zip(traces, lengths, strict=True)]
         assert point.verify_len == pytest.approx(sum(lengths) / len(traces))
         assert point.tau == pytest.approx(1 + sum(kept) / len(traces))

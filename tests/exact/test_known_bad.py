@@ -6,15 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import torch
 
 from dspark.core import SamplingParams
 from dspark.drafters.dspark.config import HeadType
-from dspark.scheduling import ConfidenceThreshold, PlanView
+from dspark.scheduling import ConfidenceThreshold, Reveal, StepOutcome, StepView
 
 from .rounds import Law, Tokens, continued, emitted_law, prefix_laws
 from .tables import make_world
-from .test_lossless import all_prefixes, assert_lossless, measured, verify_lengths
+from .test_lossless import all_prefixes, assert_lossless, measured, planned, verify_lengths
 
 PARAMS = SamplingParams(temperature=1.0)
 
@@ -33,8 +32,11 @@ class Search:
     name: str = "search"
     needs_confidence: bool = True
 
-    def plan(self, view: PlanView) -> tuple[int, ...]:
-        survival = np.cumprod(view.confidence_array()[0, : view.proposed[0]], dtype=np.float64)
+    def begin_step(self, view: StepView) -> np.ndarray:
+        return view.limits
+
+    def admit(self, reveal: Reveal) -> None:
+        survival = reveal._survival()[0]  # broken into: the retrospective search looks at all of them
         best, best_length, expected = self.sps[0], 0, 1.0
         for length, chance in enumerate(survival, start=1):
             expected += chance
@@ -43,7 +45,10 @@ class Search:
                 best, best_length = throughput, length
             elif self.early_stop:
                 break
-        return (best_length,)
+        reveal.admit_first([best_length])
+
+    def outcome(self, outcome: StepOutcome) -> None:
+        pass
 
 
 def iid_law(p: list[float], q: list[float], gamma: int, lengths: dict[Tokens, int]) -> Law:
@@ -98,7 +103,6 @@ def test_the_check_finds_a_threshold_on_the_drawn_token(head: HeadType) -> None:
     laws = measured(world, PARAMS, all_prefixes(list(paths), 3))
     lengths = {}
     for path in paths:
-        row = torch.tensor([[(0.9, 0.1, 0.6)[token] for token in path]])
-        (lengths[path],) = ConfidenceThreshold(0.5).plan(PlanView(proposed=(3,), confidence=row))
+        lengths[path] = planned(ConfidenceThreshold(0.5), [(0.9, 0.1, 0.6)[token] for token in path])
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         assert_lossless(emitted_law(paths, lengths, laws), world, PARAMS, 1e-3)

@@ -11,7 +11,7 @@ import torch
 
 from dspark.core import SamplingParams
 from dspark.drafters.dspark.config import HeadType
-from dspark.scheduling import ConfidenceThreshold, FixedLength, PlanView, VerifyPolicy
+from dspark.scheduling import ConfidenceThreshold, FixedLength, Reveal, StepPolicy, StepView
 from dspark.verify import DraftDraws, RowSampling
 
 from .black_box import supremum
@@ -43,20 +43,28 @@ def unsteady(drafts: Tokens) -> float:
     return float(np.random.default_rng((len(drafts), *drafts)).uniform(0.2, 0.9))
 
 
-POLICIES: list[tuple[VerifyPolicy, Confidence]] = [
+POLICIES: list[tuple[StepPolicy, Confidence]] = [
     *((FixedLength(k), unsteady) for k in range(4)),
     *((ConfidenceThreshold(t), adversarial) for t in (0.3, 0.5, 0.68)),
     *((ConfidenceThreshold(t), unsteady) for t in (0.4, 0.6)),
 ]
 
 
-def verify_lengths(policy: VerifyPolicy, confidence: Confidence, paths: Sequence[Tokens]) -> dict[Tokens, int]:
+def verify_lengths(policy: StepPolicy, confidence: Confidence, paths: Sequence[Tokens]) -> dict[Tokens, int]:
     """What the real policy plans for each drafted block."""
     lengths = {}
     for path in paths:
-        row = torch.tensor([[confidence(path[:j]) for j in range(len(path))]])
-        (lengths[path],) = policy.plan(PlanView(proposed=(len(path),), confidence=row))
+        lengths[path] = planned(policy, [confidence(path[:j]) for j in range(len(path))])
     return lengths
+
+
+def planned(policy: StepPolicy, confidence: Sequence[float]) -> int:
+    """How much of one drafted block a policy verifies."""
+    one = np.zeros(1, np.int64)
+    wanted = policy.begin_step(StepView(step=0, slots=one, generations=one, limits=one + len(confidence)))
+    reveal = Reveal(wanted, [confidence])
+    policy.admit(reveal)
+    return int(reveal.lengths[0])
 
 
 def measured(
@@ -88,12 +96,12 @@ def test_every_policy_is_lossless(head: HeadType, warping: str) -> None:
     world = make_world(head, vocab=3, gamma=3, seed=HEADS.index(head))
     paths = world.paths(params)
     laws = measured(world, params, all_prefixes(list(paths), world.gamma))
-    planned = []
+    plans = []
     for policy, confidence in POLICIES:
         lengths = verify_lengths(policy, confidence, list(paths))
-        planned.append(tuple(lengths.values()))
+        plans.append(tuple(lengths.values()))
         assert_lossless(emitted_law(paths, lengths, laws), world, params, 1e-9)
-    assert len(set(planned)) > 3, "the policies must differ on this world"
+    assert len(set(plans)) > 3, "the policies must differ on this world"
 
 
 @pytest.mark.parametrize("vocab", [4, 5])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ALL = range(1, 45)
-DUE = [*range(1, 26), *range(31, 45)]
+DUE = [*ALL]
 
 # Items that nothing in the repository can show yet, each with its reason. An item leaves this table with its test.
 NOT_YET: dict[int, str] = {}

@@ -1,43 +1,63 @@
 import json
 import time
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
 from dspark.core import InputError
-from dspark.scheduling import ConfidenceThreshold, FixedLength, PlanView, VerifyPolicy, check_policy, make_policy
+from dspark.scheduling import (
+    ConfidenceThreshold,
+    FixedLength,
+    Reveal,
+    StepOutcome,
+    StepPolicy,
+    StepView,
+    check_policy,
+    make_step_policy,
+    policy_name,
+)
+
+from .worlds import view
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 POLICIES = [FixedLength(), FixedLength(0), FixedLength(2), ConfidenceThreshold(0.0), ConfidenceThreshold(0.5)]
 
 
-def view(proposed: list[int], confidence: list[list[float]]) -> PlanView:
-    return PlanView(proposed=tuple(proposed), confidence=torch.tensor(confidence, dtype=torch.float32))
+Block = tuple[list[int], np.ndarray]
+"""Drafted tokens [R] and confidences [R, G] of a step."""
 
 
-@pytest.mark.parametrize(("k", "plan"), [(None, (0, 3, 7)), (0, (0, 0, 0)), (4, (0, 3, 4)), (99, (0, 3, 7))])
-def test_fixed_length_is_capped_by_what_was_proposed(k: int | None, plan: tuple[int, ...]) -> None:
-    assert FixedLength(k).plan(PlanView(proposed=(0, 3, 7))) == plan
+def plan(policy: StepPolicy, proposed: Sequence[int], confidence: ArrayLike | None = None) -> tuple[int, ...]:
+    """What a policy admits of blocks that were drafted as far as it wanted them."""
+    reveal = Reveal(policy.begin_step(view(0, proposed)), confidence)
+    policy.admit(reveal)
+    return tuple(reveal.lengths.tolist())
+
+
+@pytest.mark.parametrize(("k", "lengths"), [(None, (0, 3, 7)), (0, (0, 0, 0)), (4, (0, 3, 4)), (99, (0, 3, 7))])
+def test_fixed_length_is_capped_by_what_was_proposed(k: int | None, lengths: tuple[int, ...]) -> None:
+    assert plan(FixedLength(k), (0, 3, 7)) == lengths
 
 
 def test_threshold_cuts_before_the_first_weak_slot() -> None:
     confidence = [[0.9, 0.4, 0.9], [0.1, 0.9, 0.9], [0.5, 0.5, 0.5], [0.9, 0.9, 0.9]]
-    assert ConfidenceThreshold(0.5).plan(view([3, 3, 3, 2], confidence)) == (1, 0, 3, 2)
+    assert plan(ConfidenceThreshold(0.5), [3, 3, 3, 2], confidence) == (1, 0, 3, 2)
 
 
 def test_threshold_treats_nan_as_weak() -> None:
-    assert ConfidenceThreshold(0.0).plan(view([3], [[0.9, float("nan"), 0.9]])) == (1,)
+    assert plan(ConfidenceThreshold(0.5), [3], [[0.9, float("nan"), 0.9]]) == (1,)
 
 
 def test_nothing_to_plan() -> None:
     for policy in POLICIES:
-        assert policy.plan(PlanView(proposed=(), confidence=torch.zeros(0, 7))) == ()
-        assert policy.plan(PlanView(proposed=(0, 0), confidence=torch.zeros(2, 0))) == (0, 0)
+        assert plan(policy, (), np.zeros((0, 7))) == ()
+        assert plan(policy, (0, 0), np.zeros((2, 0))) == (0, 0)
 
 
 def test_threshold_reproduces_the_golden_lengths() -> None:
@@ -55,7 +75,7 @@ def test_threshold_reproduces_the_golden_lengths() -> None:
         for entry in case["rounds"]:
             confidence = whole.get((tuple(case["prompt_ids"]), entry["start"]))
             if confidence is not None:
-                assert policy.plan(view([len(confidence)], [confidence])) == (len(entry["draft_tokens"]),)
+                assert plan(policy, [len(confidence)], [confidence]) == (len(entry["draft_tokens"]),)
                 checked += 1
                 cut += len(entry["draft_tokens"]) < len(confidence)
     assert checked > 50
@@ -63,8 +83,8 @@ def test_threshold_reproduces_the_golden_lengths() -> None:
 
 
 @st.composite
-def changed_later(draw: st.DrawFn) -> tuple[PlanView, PlanView, int, int]:
-    """Two views that differ only in entries >= k of request r's confidence."""
+def changed_later(draw: st.DrawFn) -> tuple[Block, Block, int, int]:
+    """Two steps that differ only in entries >= k of request r's confidence."""
     num_requests, block = draw(st.integers(1, 4)), draw(st.integers(1, 6))
     levels = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
     rows = st.lists(st.lists(levels, min_size=block, max_size=block), min_size=num_requests, max_size=num_requests)
@@ -72,22 +92,20 @@ def changed_later(draw: st.DrawFn) -> tuple[PlanView, PlanView, int, int]:
     r, k = draw(st.integers(0, num_requests - 1)), draw(st.integers(0, block))
     after = before.copy()
     after[r, k:] = draw(st.lists(levels, min_size=block - k, max_size=block - k))
-    proposed = tuple(draw(st.lists(st.integers(0, block), min_size=num_requests, max_size=num_requests)))
-    both = (PlanView(proposed=proposed, confidence=torch.from_numpy(array)) for array in (before, after))
-    return (*both, r, k)
+    proposed = draw(st.lists(st.integers(0, block), min_size=num_requests, max_size=num_requests))
+    return (proposed, before), (proposed, after), r, k
 
 
 @pytest.mark.pitfall(6)
 @given(changed_later())
-def test_later_confidence_never_decides_about_an_earlier_slot(case: tuple[PlanView, PlanView, int, int]) -> None:
+def test_later_confidence_never_decides_about_an_earlier_slot(case: tuple[Block, Block, int, int]) -> None:
     before, after, r, k = case
     for policy in POLICIES:
-        plans = policy.plan(before), policy.plan(after)
+        plans = plan(policy, *before), plan(policy, *after)
         for slot in range(k):  # slot k - 1 and all before it
             assert (plans[0][r] > slot) == (plans[1][r] > slot)
-        for plan in plans:
-            assert all(0 <= length <= most for length, most in zip(plan, before.proposed, strict=True))
-            assert all(type(length) is int for length in plan)
+        for lengths in plans:
+            assert all(0 <= length <= most for length, most in zip(lengths, before[0], strict=True))
 
 
 class Retrospective:
@@ -96,17 +114,23 @@ class Retrospective:
     name = "retrospective"
     needs_confidence = True
 
-    def plan(self, view: PlanView) -> tuple[int, ...]:
+    def begin_step(self, view: StepView) -> np.ndarray:
+        return view.limits
+
+    def admit(self, reveal: Reveal) -> None:
         steps_per_second = np.array([1.0, 0.5, 0.45])
-        survival = np.cumprod(view.confidence_array()[0])
-        return (int(np.argmax((1 + np.concatenate(([0.0], np.cumsum(survival)))) * steps_per_second)),)
+        gained = np.concatenate(([0.0], np.cumsum(reveal._survival()[0])))
+        reveal.admit_first([int(np.argmax((1 + gained) * steps_per_second))])
+
+    def outcome(self, outcome: StepOutcome) -> None:
+        pass
 
 
-def first_token_law(policy: VerifyPolicy) -> np.ndarray:
+def first_token_law(policy: StepPolicy) -> np.ndarray:
     """Exact law of the first emitted token: vocabulary {A, B}, two slots, second confidence 0.9 after A, 0 after B."""
     target, draft, law = np.array([0.7, 0.3]), np.array([0.5, 0.5]), np.zeros(2)
     for token, _ in product(range(2), range(2)):
-        (length,) = policy.plan(view([2], [[0.8, 0.9 if token == 0 else 0.0]]))
+        (length,) = plan(policy, [2], [[0.8, 0.9 if token == 0 else 0.0]])
         accepted = min(1.0, target[token] / draft[token]) if length > 0 else 0.0
         residual = np.maximum(target - draft, 0.0) if length > 0 else target
         law[token] += 0.25 * accepted
@@ -116,7 +140,7 @@ def first_token_law(policy: VerifyPolicy) -> np.ndarray:
 
 @pytest.mark.pitfall(6)
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-def test_counter_example_of_the_method_keeps_the_target_distribution(policy: VerifyPolicy) -> None:
+def test_counter_example_of_the_method_keeps_the_target_distribution(policy: StepPolicy) -> None:
     assert first_token_law(policy) == pytest.approx([0.7, 0.3], abs=1e-12)
 
 
@@ -136,27 +160,28 @@ def test_a_policy_without_its_confidence_head_is_refused() -> None:
 @pytest.mark.pitfall(31)
 def test_missing_confidence_is_never_read_as_numbers() -> None:
     with pytest.raises(AssertionError, match="without one"):
-        ConfidenceThreshold(0.5).plan(PlanView(proposed=(3,)))
+        plan(ConfidenceThreshold(0.5), [3])
     with pytest.raises(AssertionError, match="1 rows for 2"):
-        PlanView(proposed=(3, 3), confidence=torch.ones(1, 3))
+        Reveal([3, 3], np.ones((1, 3)))
     with pytest.raises(AssertionError, match="2 slots for a block of 3"):
-        PlanView(proposed=(3,), confidence=torch.ones(1, 2))
+        Reveal([3], np.ones((1, 2)))
 
 
-def test_step_batch_counts_anchor_draft_and_prefill_rows() -> None:
-    assert PlanView(proposed=(7, 7), num_prefill_rows=100).step_batch((3, 0)) == 2 + 3 + 100
+def test_base_rows_count_anchors_and_prefill() -> None:
+    assert view(0, [7, 7], prefill=100).base_rows == 2 + 100
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-def test_names_read_back(policy: VerifyPolicy) -> None:
-    assert make_policy(policy.name) == policy
-    assert make_policy(policy) is policy
+def test_names_read_back(policy: StepPolicy) -> None:
+    assert make_step_policy(policy.name, block_size=7, num_slots=1) == policy
+    assert make_step_policy(policy, block_size=7, num_slots=1) is policy
+    assert policy_name(policy) == policy_name(f" {policy.name} ") == policy.name
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("treshold:0.5", "did you mean 'threshold'.*expected one of: fixed, fixed:K, threshold:T"),
+        ("treshold:0.5", "did you mean 'threshold'.*expected one of: async, sync, fixed, fixed:K, threshold:T"),
         ("fixd", "did you mean 'fixed'"),
         ("", "unknown policy ''; expected one of"),
         ("zzz", "unknown policy 'zzz'; expected one of"),
@@ -169,13 +194,15 @@ def test_names_read_back(policy: VerifyPolicy) -> None:
         ("threshold:1.01", r"in \[0, 1\], got 1\.01"),
         ("threshold:-0.1", r"in \[0, 1\], got -0\.1"),
         ("threshold:inf", r"in \[0, 1\], got inf"),
-        (FixedLength, "must be a text or a VerifyPolicy"),
-        (0.5, r"must be a text or a VerifyPolicy, got 0\.5"),
+        (FixedLength, "must be a text or a StepPolicy"),
+        (0.5, r"must be a text or a StepPolicy, got 0\.5"),
     ],
 )
 def test_bad_policies_are_refused_in_words(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        make_policy(text)
+        make_step_policy(text, block_size=7, num_slots=1)
+    with pytest.raises(InputError, match=message):
+        policy_name(text)
 
 
 @pytest.mark.parametrize("k", [-1, 2.0, True, "3"])
@@ -191,10 +218,10 @@ def test_bad_thresholds(t: object) -> None:
 
 
 def test_planning_256_requests_is_under_a_millisecond() -> None:
-    step = PlanView(proposed=(16,) * 256, confidence=torch.rand(256, 16))
+    confidence = np.random.default_rng(0).random((256, 16))
     best = float("inf")
     for _ in range(20):
         start = time.perf_counter()
-        ConfidenceThreshold(0.5).plan(step)
+        plan(ConfidenceThreshold(0.5), [16] * 256, confidence)
         best = min(best, time.perf_counter() - start)
     assert best < 1e-3

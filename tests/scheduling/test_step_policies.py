@@ -6,7 +6,6 @@ import copy
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,8 +20,6 @@ from dspark.scheduling import (
     FixedLength,
     LiveCosts,
     PastCapacity,
-    PlanOnly,
-    PlanView,
     Reveal,
     SlotBook,
     StepOutcome,
@@ -258,22 +255,23 @@ class TestAcceptance:
             AcceptancePrior(**fields)
 
 
-class TestAdapters:
-    def test_sync_behind_the_verify_length_interface(self) -> None:
+class TestForms:
+    def test_sync_verifies_less_where_it_is_dear(self) -> None:
         options = ChooserOptions(always_draft=True, exploration=ExplorationOptions(share=0.0))
-        policy = PlanOnly(EarlyStop(DEAR, block_size=BLOCK, num_slots=2, options=options))
-        assert (policy.name, policy.needs_confidence) == ("sync", True)
-        cheap = PlanOnly(EarlyStop(FLAT, block_size=BLOCK, num_slots=2, options=options))
-        seen = PlanView(proposed=(4, 2), confidence=torch.full((2, 4), 0.9))
-        assert cheap.plan(seen) == (4, 2)
-        assert sum(policy.plan(seen)) < 6
+        dear, cheap = (EarlyStop(costs, block_size=BLOCK, num_slots=2, options=options) for costs in (DEAR, FLAT))
+        assert (dear.name, dear.needs_confidence) == ("sync", True)
+        confidence, hits = np.full((2, 4), 0.9), np.array([0, 0])
+        plans = [run_step(policy, view(0, [4, 2]), confidence, hits)[1].verified for policy in (cheap, dear)]
+        assert plans[0].tolist() == [4, 2]
+        assert plans[1].sum() < 6
 
-    def test_fixed_and_threshold_are_both(self) -> None:
+    def test_fixed_and_threshold(self) -> None:
         confidence = np.array([[0.9, 0.4, 0.9, 0.9], [0.6, 0.6, 0.6, 0.2]])
-        for policy in (FixedLength(), FixedLength(0), FixedLength(3), ConfidenceThreshold(0.5)):
+        expected = {"fixed": [4, 3], "fixed:0": [0, 0], "fixed:3": [3, 3], "threshold:0.5": [1, 3]}
+        for text, lengths in expected.items():
+            policy = make_step_policy(text, block_size=4, num_slots=2)
             _, outcome = run_step(policy, view(0, [4, 3]), confidence, np.array([0, 0]))
-            seen = PlanView(proposed=(4, 3), confidence=torch.from_numpy(confidence).float())
-            assert tuple(outcome.verified.tolist()) == policy.plan(seen)
+            assert outcome.verified.tolist() == lengths
 
     @pytest.mark.parametrize("text", ["fixed", "fixed:3", "threshold:0.5", "sync", "async"])
     def test_names(self, text: str) -> None:
@@ -282,7 +280,7 @@ class TestAdapters:
         assert make_step_policy(policy, FLAT, block_size=4, num_slots=2) is policy
 
     def test_bad_names(self) -> None:
-        with pytest.raises(InputError, match=r"did you mean 'async'\? expected one of: fixed, .* sync, async"):
+        with pytest.raises(InputError, match=r"did you mean 'async'\? expected one of: async, sync, fixed, "):
             make_step_policy("asinc", FLAT, block_size=4, num_slots=2)
         with pytest.raises(InputError, match="must be a text or a StepPolicy"):
             make_step_policy(PastCapacity, FLAT, block_size=4, num_slots=2)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dspark.calibration.temperature_scaling import Calibration
+from dspark.calibration.temperature_scaling import Calibration, scale_confidence
 from dspark.core import InputError
 
 _MAX_LOGIT = 8.0
@@ -123,6 +123,13 @@ class OnlineCalibration:
             return None
         scale, offset = self._bounded().T
         return Calibration(temperatures=tuple((1 / scale).tolist()), offsets=tuple(offset.tolist()))
+
+    def apply(self, confidence: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Corrected confidences [R, g]; the same array while there is nothing to correct."""
+        if not self.enabled or not self._trials.any():
+            return confidence
+        scale, offset = self._bounded()[: confidence.shape[1]].T
+        return scale_confidence(confidence, 1 / scale, offset)
 
     def state(self) -> tuple[PositionState, ...]:
         """All positions, for metrics."""

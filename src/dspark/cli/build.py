@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def open_llm(**options: Any) -> LLM:
     """An LLM from those options that are not None; remarks about choices go to the terminal."""
-    with waiting("Loading the model ..."):
+    with waiting("Loading the model ...") as say:
         from dspark import LLM
 
-        llm = LLM(**given(**options))
+        llm = LLM(**given(**options), on_profile=lambda done, point: say(f"Measuring what steps cost: {point} ..."))
     note(llm.notes)
     return llm
 

@@ -31,7 +31,9 @@ def chat(
     max_tokens: MaxTokens = 1024,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
     top_p: TopP = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same answers.", show_default=False)] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Same seed, same answers with --policy fixed.", show_default=False)
+    ] = None,
 ) -> None:
     """Talk to the model. Answers stream; earlier turns stay in its prefix cache."""
     params = sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)

@@ -72,14 +72,14 @@ def evaluate(
     """
     with waiting("Starting ..."):
         from dspark import evaluation as ev
-        from dspark.scheduling import make_policy
+        from dspark.scheduling import policy_name
     plan = ev.EvalPlan(
         max_tokens=max_tokens,
         temperatures=numbers("--temperatures", temperatures),
         concurrency=concurrency,
         seed=seed,
     )
-    make_policy(policy)
+    policy_name(policy)
     specs = ev.read_drafters(drafter or ["auto"])
     sets = _sets(prompts, benchmark, benchmarks_folder)
     ev.check_folder(folder)

@@ -34,7 +34,9 @@ def generate(
     top_p: TopP = None,
     top_k: TopK = None,
     min_p: Annotated[float | None, typer.Option(help="Drop tokens below this share.", show_default=False)] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same text.", show_default=False)] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Same seed, same text with --policy fixed.", show_default=False)
+    ] = None,
     n: Annotated[int | None, typer.Option("--n", "-n", help="Answers per prompt [1].", show_default=False)] = None,
     stop: Annotated[list[str] | None, typer.Option(help="String that ends an answer. May be repeated.")] = None,
     chat: Annotated[

@@ -30,7 +30,13 @@ def info(
     sections: dict[str, Facts] = {"machine": overview.machine_facts()}
     if target != "none":
         llm = open_llm(
-            target=target, drafter=drafter, calibration=calibration, dtype=dtype, device=device, max_requests=1
+            target=target,
+            drafter=drafter,
+            policy="fixed",  # a look needs no profile
+            calibration=calibration,
+            dtype=dtype,
+            device=device,
+            max_requests=1,
         )
         sections |= overview.model_facts(llm)
     sections["folders"] = overview.folder_facts()

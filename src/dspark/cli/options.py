@@ -29,7 +29,8 @@ Policy = Annotated[
     typer.Option(
         "--policy",
         "-p",
-        help="How much of each draft is verified: fixed (all; the default), fixed:K, or threshold:T.",
+        help="How much is drafted and verified: async (what pays), sync (the method's Algorithm 1), fixed (all), "
+        "fixed:K, threshold:T, or auto (async with a confidence head, else fixed; the default).",
         show_default=False,
     ),
 ]
@@ -54,7 +55,7 @@ Prompts = Annotated[
         help="JSONL prompts, the first N of them; without it a few of our own. May be repeated.",
     ),
 ]
-OnePolicy = Annotated[str, typer.Option("--policy", "-p", help="fixed, fixed:K or threshold:T.")]
+OnePolicy = Annotated[str, typer.Option("--policy", "-p", help="async, sync, fixed, fixed:K or threshold:T.")]
 MaxTokens = Annotated[int, typer.Option(help="Length limit of an answer.")]
 Concurrency = Annotated[int, typer.Option(help="Answers at a time.")]
 TopP = Annotated[float | None, typer.Option(help="Nucleus sampling, in (0, 1].", show_default=False)]

@@ -50,14 +50,18 @@ def print_markdown(text: str) -> None:
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Turn a spinner on the terminal while the body runs."""
+def waiting(what: str) -> Iterator[Callable[[str], None]]:
+    """Turn a spinner on the terminal while the body runs; yields a function that says something else beside it."""
     console = err()
     if not console.is_terminal:
-        yield
+        yield say_nothing
         return
-    with console.status(what):
-        yield
+    with console.status(what) as status:
+        yield status.update
+
+
+def say_nothing(text: str) -> None:
+    """Where nobody looks."""
 
 
 def note(lines: Iterable[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from dspark.engine.sequence import Sequence
@@ -18,12 +19,38 @@ class Allotment:
         limits: most drafts of each of them.
         chunks: prefilling sequences and the rows each gets, >= 1; those whose prompt is finished by it come first.
         num_finishing: how many of ``chunks`` finish a prompt and get their first token.
+        filling: all prefilling sequences, in order of arrival.
+        room: rows for drafts and chunks together.
     """
 
     ready: tuple[Sequence, ...]
     limits: tuple[int, ...]
     chunks: tuple[tuple[Sequence, int], ...]
     num_finishing: int
+    filling: tuple[Sequence, ...]
+    room: int
+
+    @classmethod
+    def of(cls, ready: Seq[Sequence], limits: Seq[int], filling: Seq[Sequence], room: int) -> Allotment:
+        """Put those that draft first, and give prompts the rows that drafts leave."""
+        order = sorted(range(len(ready)), key=lambda place: limits[place] == 0)
+        rows = prefill_chunks([sequence.num_to_prefill for sequence in filling], room - sum(limits))
+        chunks = [(sequence, chunk) for sequence, chunk in zip(filling, rows, strict=True) if chunk]
+        chunks.sort(key=lambda chunk: not _finishes(*chunk))
+        return cls(
+            ready=tuple([ready[place] for place in order]),
+            limits=tuple([limits[place] for place in order]),
+            chunks=tuple(chunks),
+            num_finishing=sum(_finishes(*chunk) for chunk in chunks),
+            filling=tuple(filling),
+            room=room,
+        )
+
+    def cut(self, limits: Seq[int]) -> Allotment:
+        """The same step with fewer drafts, in the order of ``ready``; prompts get what becomes free."""
+        if tuple(limits) == self.limits:
+            return self
+        return Allotment.of(self.ready, limits, self.filling, self.room)
 
     @property
     def num_drafting(self) -> int:
@@ -55,20 +82,10 @@ def allot(running: Iterable[Sequence], block_size: int, max_rows: int) -> Allotm
     running = tuple(running)
     ready = [sequence for sequence in running if sequence.ready]
     filling = [sequence for sequence in running if not sequence.ready]
-    to_prefill, room = [sequence.num_to_prefill for sequence in filling], max_rows - len(ready)
+    room = max_rows - len(ready)
     wanted = [min(block_size, sequence.max_draft) for sequence in ready]
-    given = drafts_within(wanted, block_size, room, sum(to_prefill))
-    limit_of = {id(s): limit for s, limit in zip(ready, given, strict=True)}
-    ready.sort(key=lambda sequence: limit_of[id(sequence)] == 0)
-    rows = prefill_chunks(to_prefill, room - sum(given))
-    chunks = [(sequence, chunk) for sequence, chunk in zip(filling, rows, strict=True) if chunk]
-    chunks.sort(key=lambda chunk: not _finishes(*chunk))
-    return Allotment(
-        ready=tuple(ready),
-        limits=tuple([limit_of[id(sequence)] for sequence in ready]),
-        chunks=tuple(chunks),
-        num_finishing=sum(_finishes(*chunk) for chunk in chunks),
-    )
+    to_prefill = sum(sequence.num_to_prefill for sequence in filling)
+    return Allotment.of(ready, drafts_within(wanted, block_size, room, to_prefill), filling, room)
 
 
 def _finishes(sequence: Sequence, rows: int) -> bool:

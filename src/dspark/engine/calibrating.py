@@ -1,11 +1,9 @@
-"""Choosing the calibration of a drafter's confidences, and applying it between drafter and policy."""
+"""Choosing the calibration of a drafter's confidences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-
-from torch import Tensor
 
 from dspark.calibration import (
     ARTEFACT_FILE,
@@ -83,11 +81,6 @@ def choose_calibration(spec: str | Path | Calibration, drafter: Drafter) -> Chos
     return ChosenCalibration(
         calibration=artefact.calibration, artefact=artefact, notes=(f"{_describe(artefact)}, from {file}",)
     )
-
-
-def calibrated(calibration: Calibration | None, confidence: Tensor | None) -> Tensor | None:
-    """The confidences [R, G] a policy sees; the drafter's own without a calibration."""
-    return confidence if calibration is None or confidence is None else calibration.apply(confidence)
 
 
 def _file(spec: str | Path) -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 
-from dspark.core import InputError, Proposal, SamplingParams
+from dspark.core import InputError, SamplingParams
+from dspark.engine.blocks import Blocks
 from dspark.engine.sequence import Sequence
 
 
@@ -20,7 +21,7 @@ def check_constrained(params: SamplingParams) -> None:
         raise InputError("ignore_eos makes no sense for an answer whose form is given; leave it out")
 
 
-def within_constraints(lengths: tuple[int, ...], ready: Seq[Sequence], proposal: Proposal) -> tuple[int, ...]:
+def within_constraints(lengths: tuple[int, ...], ready: Seq[Sequence], blocks: Blocks) -> tuple[int, ...]:
     """Cut verify lengths at the first draft that a constraint rules out.
 
     The policy has planned already, as what is cut here depends on the drafts themselves. A draft that is ruled out has
@@ -31,14 +32,14 @@ def within_constraints(lengths: tuple[int, ...], ready: Seq[Sequence], proposal:
     Args:
         lengths: verify length of each ready sequence.
         ready: the sequences.
-        proposal: the blocks of the first ones.
+        blocks: drafted by the first ones.
     """
     if all(sequence.constraint is None for sequence in ready):
         return lengths
     cut = list(lengths)
     for row, (sequence, length) in enumerate(zip(ready, lengths, strict=True)):
         if sequence.constraint is not None and length:
-            good = sequence.constraint.allowed(proposal.tokens[row, :length].tolist())
-            drawn = proposal.probs is not None and not sequence.request.params.greedy
+            good = sequence.constraint.allowed(blocks.tokens[row][:length])
+            drawn = blocks.proposal.probs is not None and not sequence.request.params.greedy
             cut[row] = min(length, good + drawn)
     return tuple(cut)

@@ -1,4 +1,4 @@
-"""The tick: admit, propose, plan, pack, forward, judge, observe, commit, emit."""
+"""The tick: admit, begin, propose, plan, pack, forward, judge, observe, commit, emit."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from itertools import count
 
 from transformers import PreTrainedTokenizerBase
 
-from dspark.calibration import Calibration
+from dspark.calibration import Calibration, OnlineCalibration
 from dspark.core import DsparkError, FinishReason, InputError, SamplingParams
 from dspark.drafters import Drafter, NullDrafter
 from dspark.engine.allotment import Allotment, allot
-from dspark.engine.calibrating import calibrated
+from dspark.engine.blocks import Blocks
 from dspark.engine.clock import StepClock
 from dspark.engine.commit import commit, report, report_abort, round_stats
 from dspark.engine.constraints import check_constrained, within_constraints
-from dspark.engine.drafting import Draws, plan, propose, shares
+from dspark.engine.drafting import Draws
 from dspark.engine.intake import Intake
 from dspark.engine.interrupts import interrupts_deferred
 from dspark.engine.options import EngineOptions
-from dspark.engine.outcome import Outcome, committed_rows, judge_rows, outcomes
+from dspark.engine.outcome import Outcome
 from dspark.engine.outputs import StepOutput, StepStats
+from dspark.engine.planning import Admission, Plan, Planner
 from dspark.engine.roster import Roster
-from dspark.engine.share import pack
+from dspark.engine.worker import Worker
 from dspark.kvcache import PagePool, PoolStats
-from dspark.scheduling import FixedLength, VerifyPolicy, check_policy
+from dspark.scheduling import FixedLength, StepOutcome, StepPolicy, check_policy
 from dspark.target import PackedTarget
 from dspark.verify import TokenConstraint
 
@@ -38,10 +39,12 @@ class EngineCore:
     Args:
         target: the model.
         drafter: who proposes; None for plain decoding.
-        policy: how much of each block is verified; None for all of it.
+        policy: how much is drafted and how much of that is verified, made for blocks of this drafter and for at least
+            ``options.max_requests`` slots, and for this engine alone; None for whole blocks.
         options: sizes.
         tokenizer: turns answers into text; None leaves texts empty.
         calibration: makes probabilities of the drafter's confidences before the policy sees them; None leaves them.
+        online: corrects them further by what is observed; None does not.
 
     Raises:
         InputError: sizes that do not fit, or a policy that needs confidences the drafter does not give.
@@ -51,18 +54,19 @@ class EngineCore:
         self,
         target: PackedTarget,
         drafter: Drafter | None = None,
-        policy: VerifyPolicy | None = None,
+        policy: StepPolicy | None = None,
         *,
         options: EngineOptions,
         tokenizer: PreTrainedTokenizerBase | None = None,
         calibration: Calibration | None = None,
+        online: OnlineCalibration | None = None,
     ) -> None:
         self.target = target
         self.drafter: Drafter = drafter or NullDrafter()
-        self.policy: VerifyPolicy = policy or FixedLength()
-        self.options = options
-        self._calibration = None if calibration is None else calibration.on(target.device)
+        self.policy: StepPolicy = policy or FixedLength()
+        self.options, self.online = options, online
         self.last_step = StepStats()
+        self.last_outcome: StepOutcome | None = None
         check_policy(self.policy, self.drafter.has_confidence, f"drafter {self.drafter.name!r}")
         self.max_context = options.context_limit(target.facts.max_positions, target.page_size)
         target.set_taps(self.drafter.tap_layers)
@@ -71,6 +75,11 @@ class EngineCore:
         self.drafter.allocate(options.num_pages, target.page_size)
         pool = PagePool(options.num_pages, target.page_size, prefix_cache=options.prefix_cache)
         self._roster = Roster(pool, self.drafter.block_size, options.max_requests)
+        self._worker = Worker(
+            target, self.drafter, calibration=calibration, online=online, record=options.record_rounds
+        )
+        self._planner = Planner(self.policy, block_size=self.drafter.block_size, num_slots=options.max_requests)
+        self._plans_ahead = target.device.type == "cuda" if options.plan_ahead is None else options.plan_ahead
         self.eos_ids = target.facts.eos_token_ids | _eos_ids(tokenizer)
         self._intake = Intake(
             vocab_size=target.facts.vocab_size,
@@ -197,32 +206,49 @@ class EngineCore:
         return allot(self._roster.running, self.drafter.block_size, self.options.max_batch_rows)
 
     def _advance(self, allotment: Allotment, clock: StepClock) -> None:
-        """Propose, plan, pack, forward, judge, observe; then commit."""
-        page_size, device = self.target.page_size, self.target.device
+        """Begin, propose, plan, pack, forward, judge, observe; then commit."""
+        worker, planner, running = self._worker, self._planner, self._roster.running
+        plan = planner.begin(allotment, running)
+        if plan is not None:
+            allotment = allotment.cut(plan.limits(allotment))
         draws = Draws.of(allotment.judged, self.drafter.block_size)
         with clock.of("draft"):
-            proposal = propose(self.drafter, allotment, draws, self.target)
-        confidence = calibrated(self._calibration, proposal.confidence)
-        lengths = within_constraints(plan(self.policy, allotment, proposal, confidence), allotment.ready, proposal)
-        used = None if self._calibration is None else confidence
-        work = shares(allotment, proposal, lengths, record=self.options.record_rounds, used=used)
-        batch = pack(work, page_size, device)
+            blocks = worker.draft(allotment, draws)
+        admission = planner.admit(plan, allotment, blocks)
+        lengths = within_constraints(admission.lengths, allotment.ready, blocks)
+        work, batch = worker.pack(allotment, blocks, lengths)
         with clock.of("forward"):
-            output = self.target.forward(batch)
+            output = worker.forward(batch)
+        if self._plans_ahead:
+            planner.foresee(allotment, running)
         with clock.of("sample"):
-            verdicts = judge_rows(work, output.logits, draws, proposal)
-        decided = outcomes(work, verdicts, output.logits)
+            decided = worker.judge(work, output, draws, blocks)
         with clock.of("draft"):
-            self.drafter.observe(committed_rows(decided, batch, output.features))
-        self._commit(decided, allotment, clock)
+            worker.keep(decided, batch, output, later=_nobody_wants(plan))
+        with interrupts_deferred():
+            self._commit(decided, allotment, clock)
+            self._learn(plan, admission, blocks, decided)
 
     def _commit(self, decided: list[Outcome], allotment: Allotment, clock: StepClock) -> None:
-        """Make the outcomes true and put what they add into the outbox, all or nothing."""
-        with interrupts_deferred():
-            for outcome in decided:
-                commit(outcome, self._roster)
-            self._outbox.extend(report(outcome) for outcome in decided if outcome.written is not None)
-            self.last_step = self._stats(decided, allotment, clock)
+        """Make the outcomes true and put what they add into the outbox."""
+        for outcome in decided:
+            commit(outcome, self._roster)
+        self._outbox.extend(report(outcome) for outcome in decided if outcome.written is not None)
+        self.last_step = self._stats(decided, allotment, clock)
+
+    def _learn(self, plan: Plan | None, admission: Admission, blocks: Blocks, decided: list[Outcome]) -> None:
+        """Tell policy and calibration what came of the step."""
+        spent = self.last_step
+        found = self._planner.finish(
+            plan,
+            decided,
+            admission,
+            verify_seconds=spent.seconds - spent.draft_seconds,
+            draft_seconds=0.0 if spent.prefill_rows else spent.draft_seconds,  # prompts' upkeep is no price of drafts
+        )
+        drafting = len(blocks.lengths)
+        self._worker.learn(blocks, found.verified[:drafting], found.accepted[:drafting])
+        self.last_outcome = found
 
     def _stats(self, decided: list[Outcome], allotment: Allotment, clock: StepClock) -> StepStats:
         return StepStats(
@@ -238,6 +264,11 @@ class EngineCore:
             running=len(self._roster.running),
             waiting=len(self._roster.waiting),
         )
+
+
+def _nobody_wants(plan: Plan | None) -> bool:
+    """Whether the policy wants no drafts where there could be some."""
+    return plan is not None and not plan.wanted.any() and bool(plan.view.limits.any())
 
 
 def _eos_ids(tokenizer: PreTrainedTokenizerBase | None) -> frozenset[int]:

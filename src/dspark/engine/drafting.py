@@ -1,22 +1,21 @@
-"""Asking the drafter for blocks, and the policy how much of them to verify."""
+"""Asking the drafter for blocks, and making rows of what is verified of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from dspark.core import DraftBatch, Proposal
 from dspark.drafters import Drafter
 from dspark.engine.allotment import Allotment
-from dspark.engine.proposals import check_proposal
+from dspark.engine.blocks import Blocks
 from dspark.engine.sequence import Sequence
 from dspark.engine.share import Share, to_device
 from dspark.kvcache import pages_for, pages_of
-from dspark.scheduling import PlanView, VerifyPolicy
 from dspark.target import PackedTarget
 from dspark.verify import DraftDraws, RoundUniforms, RowSampling
 
@@ -49,15 +48,8 @@ class Draws:
 
 
 def propose(drafter: Drafter, allotment: Allotment, draws: Draws, target: PackedTarget) -> Proposal:
-    """One block for each of the first ``num_drafting`` ready sequences.
-
-    Raises:
-        DsparkError: the drafter returned something else.
-    """
-    page_size, device, vocab_size = target.page_size, target.device, target.facts.vocab_size
-    count = allotment.num_drafting
-    if count == 0:
-        return Proposal(tokens=torch.empty(0, 0, dtype=torch.int64), lengths=())
+    """One block for each of the first ``num_drafting`` ready sequences, of which there must be some."""
+    page_size, device, count = target.page_size, target.device, allotment.num_drafting
     drafting = allotment.ready[:count]
     positions = tuple([sequence.num_computed for sequence in drafting])
     width = max(1, pages_for(max(positions), page_size))
@@ -71,50 +63,18 @@ def propose(drafter: Drafter, allotment: Allotment, draws: Draws, target: Packed
         max_lens=allotment.limits[:count],
         sampler=draws.sampler(count),
     )
-    proposal = drafter.propose(batch)
-    check_proposal(proposal, batch.max_lens, vocab_size, drafter.name)
-    return proposal
+    return drafter.propose(batch)
 
 
-def plan(policy: VerifyPolicy, allotment: Allotment, proposal: Proposal, confidence: Tensor | None) -> tuple[int, ...]:
-    """Verify length of every ready sequence.
-
-    Args:
-        policy: decides.
-        allotment: who gets rows.
-        proposal: the blocks.
-        confidence: [R, G] of the proposal, after calibration.
-    """
-    idle = len(allotment.ready) - len(proposal.lengths)
-    view = PlanView(
-        proposed=(*proposal.lengths, *(0,) * idle),
-        confidence=_padded(confidence, idle),
-        num_prefill_rows=allotment.num_prefill_rows,
-    )
-    if not any(view.proposed):
-        return view.proposed
-    lengths = policy.plan(view)
-    assert len(lengths) == len(view.proposed), f"policy {policy.name!r} planned {len(lengths)} requests"
-    for length, proposed in zip(lengths, view.proposed, strict=True):
-        assert 0 <= length <= proposed, f"policy {policy.name!r} verifies {length} of {proposed} drafts"
-    return lengths
-
-
-def shares(
-    allotment: Allotment, proposal: Proposal, lengths: Seq[int], *, record: bool, used: Tensor | None = None
-) -> list[Share]:
+def shares(allotment: Allotment, blocks: Blocks, lengths: Seq[int], *, record: bool) -> list[Share]:
     """The rows of every sequence of the step; those that yield tokens come first, in the order of ``judged``.
 
     Args:
         allotment: who gets rows.
-        proposal: the blocks.
+        blocks: what was drafted, by the first ones of ``ready``.
         lengths: verify length of every ready sequence.
         record: keep traces of the rounds.
-        used: [R, G] calibrated confidences to keep beside the drafter's own; None if there are none.
     """
-    idle = len(allotment.ready) - len(proposal.lengths)
-    blocks = [*_rows(proposal.tokens, proposal.lengths), *((),) * idle]
-    confidence, trusts = ([*_rows(table, proposal.lengths), *((),) * idle] for table in (proposal.confidence, used))
     found = [
         Share(
             sequence=sequence,
@@ -122,11 +82,11 @@ def shares(
             drafts=block[:length],
             proposed=block,
             confidence=stated,
-            calibrated=trust,
+            calibrated=trusted,
             record=record,
         )
-        for sequence, block, stated, trust, length in zip(
-            allotment.ready, blocks, confidence, trusts, lengths, strict=True
+        for sequence, (block, stated, trusted), length in zip(
+            allotment.ready, _parts(blocks, len(allotment.ready)), lengths, strict=True
         )
     ]
     for place, (sequence, rows) in enumerate(allotment.chunks):
@@ -136,15 +96,14 @@ def shares(
     return found
 
 
-def _rows(table: Tensor | None, lengths: Seq[int]) -> list[tuple]:
-    """Rows of [R, G] as tuples, each cut to its length; empty ones for no table."""
-    if table is None:
-        return [()] * len(lengths)
-    return [tuple(row[:length]) for row, length in zip(table.tolist(), lengths, strict=True)]
-
-
-def _padded(confidence: Tensor | None, idle: int) -> Tensor | None:
-    """Confidences with rows for sequences that drafted nothing."""
-    if confidence is None or idle == 0:
-        return confidence
-    return torch.nn.functional.pad(confidence, (0, 0, 0, idle))
+def _parts(blocks: Blocks, count: int) -> Iterator[tuple[tuple, tuple, tuple]]:
+    """Drafts, stated confidences and calibrated ones where they differ, for so many sequences."""
+    stated, trusted = (None if table is None else table.tolist() for table in (blocks.confidence, blocks.trusted))
+    corrected = blocks.trusted is not blocks.confidence
+    for row, length in enumerate(blocks.lengths):
+        yield (
+            tuple(blocks.tokens[row][:length]),
+            () if stated is None else tuple(stated[row][:length]),
+            () if trusted is None or not corrected else tuple(trusted[row][:length]),
+        )
+    yield from [((), (), ())] * (count - len(blocks.lengths))

@@ -15,12 +15,16 @@ from dspark.drafters import Drafter
 from dspark.engine.calibrating import check_calibration, choose_calibration
 from dspark.engine.choice import check_drafter, choose_drafter
 from dspark.engine.core import EngineCore
+from dspark.engine.costs import AUTO_COSTS, check_costs
 from dspark.engine.memory import count_pages
 from dspark.engine.options import EngineOptions
 from dspark.engine.outputs import CompletionOutput, RequestOutput, StepOutput
+from dspark.engine.policies import AUTO_POLICY, ChosenPolicy, check_policy_text, choose_online, choose_policy
+from dspark.engine.profile_plan import ProfilePlan
+from dspark.engine.profiling import Tell, count_points
 from dspark.engine.progress import LateProgress
 from dspark.engine.prompts import Message, Prompt, is_conversation, read_conversations, read_params, read_prompts
-from dspark.scheduling import VerifyPolicy, make_policy
+from dspark.scheduling import StepCosts, StepPolicy
 from dspark.target import DEFAULT_TARGET, LoadedTarget, load_target
 
 _Inbox = deque[StepOutput | RequestsFailedError]
@@ -37,9 +41,16 @@ class LLM:
         target: name, directory, GGUF file or hub id of the model, or one that is loaded already.
         drafter: ``auto`` (the drafter shipped for the target, else plain decoding; see ``notes``), ``none``,
             ``ngram``, a checkpoint directory, or a drafter.
-        policy: how much of each drafted block is verified: ``fixed``, ``fixed:4``, ``threshold:0.5``, or a policy.
+        policy: how much is drafted and verified: ``async`` (what pays, by measured costs and past confidences),
+            ``sync`` (the method's Algorithm 1), ``fixed`` (whole blocks), ``fixed:4``, ``threshold:0.5``, ``auto``
+            (``async`` with a drafter that has a confidence head, else ``fixed``), or a policy.
         calibration: what makes probabilities of the drafter's confidences: ``auto`` (the ``sts.json`` beside its
             checkpoint, if there is one), ``off``, a file, or a calibration.
+        online_calibration: whether confidences are corrected further by what is observed; None does so for ``async``
+            and ``sync``.
+        costs: of steps, for ``async`` and ``sync``: ``auto`` (the profile kept for this machine and these models, else
+            one that is measured now, which takes about ten seconds, and kept), a file, or costs.
+        on_profile: told how far measuring costs has come; None shows a bar on a terminal.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; only for a target that is loaded here.
         device: ``auto``, ``cpu``, ``cuda``, ...; only for a target that is loaded here.
         max_requests: most answers in progress at a time.
@@ -55,6 +66,7 @@ class LLM:
         loaded: the target with its tokenizer.
         drafter: the drafter.
         policy: the policy.
+        costs: what it plans with; None if it does not.
         calibration: what the policy's confidences went through, and where it comes from.
         engine: the engine, for step-by-step use.
         notes: what was decided on the user's behalf, one sentence each.
@@ -68,8 +80,11 @@ class LLM:
         target: str | LoadedTarget = DEFAULT_TARGET,
         *,
         drafter: str | Path | Drafter = "auto",
-        policy: str | VerifyPolicy = "fixed",
+        policy: str | StepPolicy = AUTO_POLICY,
         calibration: str | Path | Calibration = "auto",
+        online_calibration: bool | None = None,
+        costs: str | Path | StepCosts = AUTO_COSTS,
+        on_profile: Tell | None = None,
         dtype: str = "auto",
         device: str = "auto",
         max_requests: int = 64,
@@ -81,13 +96,16 @@ class LLM:
         prefix_cache: bool = True,
         record_rounds: bool = False,
     ) -> None:
-        self.policy = make_policy(policy)
+        check_policy_text(policy)
         check_drafter(drafter)
         check_calibration(calibration)
+        check_costs(costs)
         self.loaded = target if isinstance(target, LoadedTarget) else load_target(target, dtype=dtype, device=device)
         model = self.loaded.target
         self.drafter, choice = choose_drafter(drafter, model, self.loaded.name)
         self.calibration = choose_calibration(calibration, self.drafter)
+        chosen = self._choose_policy(policy, costs, max_requests, on_profile)
+        self.policy, self.costs = chosen.policy, chosen.costs
         pages = count_pages(
             model,
             self.drafter,
@@ -112,8 +130,9 @@ class LLM:
             options=options,
             tokenizer=self.loaded.tokenizer,
             calibration=self.calibration.calibration,
+            online=choose_online(online_calibration, chosen, self.drafter),
         )
-        self.notes = (*self.loaded.notes, choice, *self.calibration.notes, *self._context_note())
+        self.notes = (*self.loaded.notes, choice, *self.calibration.notes, *chosen.notes, *self._context_note())
         self._calls = count()
         self._inboxes: dict[str, _Inbox] = {}
 
@@ -246,6 +265,23 @@ class LLM:
         for name in error.request_ids:
             self.engine.abort(name)
             self._inboxes[name].append(error)
+
+    def _choose_policy(
+        self, policy: str | StepPolicy, costs: str | Path | StepCosts, max_requests: int, tell: Tell | None
+    ) -> ChosenPolicy:
+        """The policy, and its costs if it needs any; a bar shows if these take long to measure."""
+        plan = ProfilePlan()
+        total = count_points(self.drafter, plan)
+        with LateProgress("Measuring what steps cost", total, enabled=tell is None) as bar:
+            return choose_policy(
+                policy,
+                self.loaded,
+                self.drafter,
+                costs=costs,
+                max_requests=max_requests,
+                plan=plan,
+                tell=tell or bar.update,
+            )
 
     def _context_note(self) -> tuple[str, ...]:
         asked, held = self.engine.options.max_context, self.engine.max_context

@@ -26,6 +26,8 @@ class EngineOptions:
         prefix_cache: reuse the pages of earlier texts that start alike.
         seed: seeds the requests that come without one; None for a different one each time.
         record_rounds: keep a trace of every round in the statistics.
+        plan_ahead: let the policy plan a step while the target is at work on the one before, for what can be foreseen
+            of it; None does so where the target runs beside the host, on CUDA.
 
     Raises:
         InputError: a size is out of range.
@@ -38,6 +40,7 @@ class EngineOptions:
     prefix_cache: bool = True
     seed: int | None = None
     record_rounds: bool = False
+    plan_ahead: bool | None = None
 
     def __post_init__(self) -> None:
         _at_least("num_pages", self.num_pages, 1)

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dspark.core import DsparkError, Proposal
 
 
 def check_proposal(proposal: Proposal, limits: tuple[int, ...], vocab_size: int, name: str) -> None:
-    """See that a proposal is one, in shapes, types and ids; what it says about probabilities is taken on trust.
+    """See that a proposal is one, in shapes and types; what it says about probabilities is taken on trust.
 
     Args:
         proposal: from the drafter.
@@ -26,7 +27,22 @@ def check_proposal(proposal: Proposal, limits: tuple[int, ...], vocab_size: int,
     if not isinstance(proposal, Proposal):
         raise DsparkError(f"drafter {name!r} must return a Proposal, got {type(proposal).__name__}")
     for fault in _faults(proposal, limits, vocab_size):
-        raise DsparkError(f"drafter {name!r} broke the Drafter contract: {fault}")
+        raise _broken(name, fault)
+
+
+def check_tokens(ids: NDArray[np.int64], lengths: tuple[int, ...], vocab_size: int, name: str) -> None:
+    """See that proposed ids [R, G], fetched already, are tokens of the target.
+
+    Raises:
+        DsparkError: one is not.
+    """
+    used = ids[np.arange(ids.shape[1]) < np.array(lengths)[:, None]]
+    if used.size and not (used.min() >= 0 and used.max() < vocab_size):
+        raise _broken(name, f"token ids must be in [0, {vocab_size}), got {used.min()} to {used.max()}")
+
+
+def _broken(name: str, fault: str) -> DsparkError:
+    return DsparkError(f"drafter {name!r} broke the Drafter contract: {fault}")
 
 
 def _faults(proposal: Proposal, limits: tuple[int, ...], vocab_size: int) -> Iterator[str]:
@@ -38,18 +54,10 @@ def _faults(proposal: Proposal, limits: tuple[int, ...], vocab_size: int) -> Ite
     for length, limit in zip(lengths, limits, strict=True):
         if not 0 <= length <= min(limit, tokens.shape[1]):
             yield f"it proposed {length} tokens (tensor: {tokens.shape[1]}) where at most {limit} were asked for"
-    yield from _foreign_ids(tokens, lengths, vocab_size)
     if proposal.probs is not None:
         yield from _law_faults(proposal.probs, proposal.draft_to_target, tokens, vocab_size)
     if proposal.confidence is not None and tuple(proposal.confidence.shape) != tuple(tokens.shape):
         yield f"confidence must be {list(tokens.shape)}, got {_form(proposal.confidence)}"
-
-
-def _foreign_ids(tokens: Tensor, lengths: tuple[int, ...], vocab_size: int) -> Iterator[str]:
-    ids = tokens.cpu().numpy()
-    used = ids[np.arange(ids.shape[1]) < np.array(lengths)[:, None]]
-    if used.size and not (used.min() >= 0 and used.max() < vocab_size):
-        yield f"token ids must be in [0, {vocab_size}), got {used.min()} to {used.max()}"
 
 
 def _law_faults(probs: Tensor, mapping: Tensor | None, tokens: Tensor, vocab_size: int) -> Iterator[str]:

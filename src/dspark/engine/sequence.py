@@ -100,7 +100,16 @@ class Sequence:
     @property
     def max_draft(self) -> int:
         """Most drafts of the next round: what the request allows, and could all be kept, one token being the bonus."""
-        room = self.request.ending.max_tokens - self.num_output - 1
+        return self.max_draft_after(0)
+
+    @property
+    def surely_ends(self) -> bool:
+        """Whether the next token is the last one that the length limit leaves room for."""
+        return self.num_output + 1 >= self.request.ending.max_tokens
+
+    def max_draft_after(self, tokens: int) -> int:
+        """The same for the round that begins when so many more tokens are written."""
+        room = self.request.ending.max_tokens - self.num_output - tokens - 1
         limit = self.request.params.max_draft_tokens
         return room if limit is None else min(room, limit)
 

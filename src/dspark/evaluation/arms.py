@@ -15,7 +15,7 @@ from dspark.drafters import Drafter, DSparkDrafter
 from dspark.drafters.dspark import DSparkCheckpoint, DSparkModel, HeadType, load_checkpoint
 from dspark.engine import LLM, shipped_drafter
 from dspark.engine.choice import DRAFTER_NAMES, check_drafter
-from dspark.scheduling import VerifyPolicy
+from dspark.scheduling import StepPolicy
 from dspark.target import LoadedTarget
 
 PLAIN = "plain"
@@ -58,7 +58,7 @@ class Arm:
     name: str
     loaded: LoadedTarget
     drafter: Drafter
-    policy: str | VerifyPolicy = "fixed"
+    policy: str | StepPolicy = "fixed"
     calibration: str | Path | Calibration = "auto"
 
     @property
@@ -90,7 +90,7 @@ class Arm:
 def make_arm(
     loaded: LoadedTarget,
     drafter: str | Drafter,
-    policy: str | VerifyPolicy = "fixed",
+    policy: str | StepPolicy = "fixed",
     *,
     calibration: str | Path | Calibration = "auto",
     name: str | None = None,

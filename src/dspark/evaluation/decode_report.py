@@ -12,7 +12,7 @@ from dspark.evaluation.decode import AnyArm, DecodePlan, Measurement
 from dspark.evaluation.decode_figures import Shares, Spread, ratio, round_cost, same_texts, shares, tau, throughput
 from dspark.evaluation.machine import Machine
 from dspark.evaluation.tables import cell, markdown_table
-from dspark.scheduling import make_policy
+from dspark.scheduling import policy_name
 from dspark.target import LoadedTarget
 
 
@@ -87,7 +87,7 @@ def describe_arm(arm: AnyArm) -> str:
     """One arm in words."""
     if not isinstance(arm, Arm):
         return f"{arm.name}: its own generate()"
-    policy = make_policy(arm.policy).name
+    policy = policy_name(arm.policy)
     block = arm.drafter.block_size
     return f"{arm.name}: " + (f"drafter {arm.drafter.name}, {block} tokens a block, {policy}" if block else "no drafts")
 

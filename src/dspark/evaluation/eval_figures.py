@@ -14,7 +14,7 @@ from dspark.evaluation.decode_figures import step_shares
 from dspark.evaluation.eval_arms import EvalArm
 from dspark.evaluation.eval_run import EvalPlan, Turn
 from dspark.evaluation.threshold_sweep import SweepPoint, sweep
-from dspark.scheduling import FixedLength, make_policy
+from dspark.scheduling import FixedLength, policy_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +225,7 @@ class Figures:
 
     def _sweep(self, ours: Sequence[Case]) -> tuple[SweepPoint, ...]:
         arm = ours[0].arm
-        if make_policy(arm.arm.policy) != FixedLength() or not arm.arm.drafter.has_confidence:
+        if policy_name(arm.arm.policy) != FixedLength().name or not arm.arm.drafter.has_confidence:
             return ()
         traces = flat(rounds for case in ours for rounds in case.rounds)
         return sweep(traces, arm.block_size)

@@ -16,7 +16,7 @@ from dspark.evaluation.files import as_json
 from dspark.evaluation.machine import Machine, this_machine
 from dspark.evaluation.prompts import PromptSet
 from dspark.evaluation.runs import end_token_ids
-from dspark.scheduling import make_policy
+from dspark.scheduling import policy_name
 from dspark.target import LoadedTarget
 
 SCHEMA = "dspark-eval/1"
@@ -54,7 +54,7 @@ class ArmFacts:
             drafter=arm.spec,
             kind=drafter.name,
             block_size=drafter.block_size,
-            policy=make_policy(arm.arm.policy).name,
+            policy=policy_name(arm.arm.policy),
             has_confidence=drafter.has_confidence,
             temperatures=None if arm.calibration is None else arm.calibration.temperatures,
         )

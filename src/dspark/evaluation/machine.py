@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
+from dspark.core.processor import processor_name
 from dspark.target.threads import usable_cores
 
 
@@ -43,7 +43,7 @@ class Machine:
 def this_machine() -> Machine:
     """Look at the machine."""
     return Machine(
-        processor=_processor(),
+        processor=processor_name(),
         cores=usable_cores(),
         threads=torch.get_num_threads(),
         bound="OMP_PROC_BIND" in os.environ,
@@ -54,14 +54,6 @@ def this_machine() -> Machine:
         python=platform.python_version(),
         torch=torch.__version__,
     )
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def _instructions() -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def sweep(traces: Sequence[RoundTrace], block_size: int) -> tuple[SweepPoint, ..
     rounds = whole_blocks(traces, block_size)
     if not rounds:
         return ()
-    confidence = np.array([trace.calibrated or trace.confidence for trace in rounds], np.float32)  # [n, G]
+    confidence = np.array([trace.calibrated or trace.confidence for trace in rounds], np.float64)  # [n, G]
     verified = np.array([trace.verified for trace in rounds])
     accepted = np.array([trace.accepted for trace in rounds])
     ended = np.array([ended_by_draft(trace) for trace in rounds])

@@ -11,26 +11,23 @@ from dspark.scheduling.early_stop import EarlyStop
 from dspark.scheduling.exploration import ExplorationOptions
 from dspark.scheduling.fixed_length import FixedLength
 from dspark.scheduling.live_costs import LiveCosts, RefinementOptions
-from dspark.scheduling.make_policy import POLICY_FORMS, STEP_POLICY_FORMS, make_policy, make_step_policy
+from dspark.scheduling.make_policy import PLANNED_POLICIES, POLICY_FORMS, make_step_policy, needs_costs, policy_name
 from dspark.scheduling.oracle import oracle_lengths
 from dspark.scheduling.past_capacity import PastCapacity
-from dspark.scheduling.plan_only import PlanOnly
-from dspark.scheduling.plan_view import PlanView
-from dspark.scheduling.policy import VerifyPolicy, check_policy
 from dspark.scheduling.profile_cache import find_profile, keep_profile, profile_file, read_profile
 from dspark.scheduling.profile_identity import ProfileIdentity
 from dspark.scheduling.reveal import Reveal
 from dspark.scheduling.row_shares import drafts_within, prefill_chunks
 from dspark.scheduling.sglang_tables import from_sglang, to_sglang, to_sglang_plain
 from dspark.scheduling.slots import SlotBook
-from dspark.scheduling.step_policy import StepPolicy
+from dspark.scheduling.step_policy import PolicyFacts, StepPolicy, check_policy
 from dspark.scheduling.step_view import LAG, StepOutcome, StepView
 from dspark.scheduling.time_table import Measurement, TimeTable
 
 __all__ = [
     "LAG",
+    "PLANNED_POLICIES",
     "POLICY_FORMS",
-    "STEP_POLICY_FORMS",
     "AcceptanceEstimates",
     "AcceptancePrior",
     "Capacity",
@@ -47,8 +44,7 @@ __all__ = [
     "Measurement",
     "PastCapacity",
     "PastSurvivals",
-    "PlanOnly",
-    "PlanView",
+    "PolicyFacts",
     "ProfileIdentity",
     "RefinementOptions",
     "Reveal",
@@ -59,7 +55,6 @@ __all__ = [
     "StepPolicy",
     "StepView",
     "TimeTable",
-    "VerifyPolicy",
     "check_policy",
     "check_profile",
     "choose_drafts",
@@ -67,9 +62,10 @@ __all__ = [
     "find_profile",
     "from_sglang",
     "keep_profile",
-    "make_policy",
     "make_step_policy",
+    "needs_costs",
     "oracle_lengths",
+    "policy_name",
     "prefill_chunks",
     "profile_file",
     "read_profile",

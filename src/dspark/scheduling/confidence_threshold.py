@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from dspark.core import InputError
-from dspark.scheduling.plan_view import PlanView
 from dspark.scheduling.reveal import Reveal
 from dspark.scheduling.step_view import Ints, StepOutcome, StepView
 
@@ -43,18 +40,12 @@ class ConfidenceThreshold:
         """Always."""
         return True
 
-    def plan(self, view: PlanView) -> tuple[int, ...]:
-        """Leading slots at or above the threshold for each request, at most as many as were proposed."""
-        trusted = np.logical_and.accumulate(view.confidence_array() >= self.t, axis=1)  # [R, G]
-        lengths = np.minimum(trusted.sum(axis=1), view.proposed)
-        return tuple(lengths.tolist())
-
     def begin_step(self, view: StepView) -> Ints:
         """Whole blocks: what they are worth is known only when they are drafted."""
         return view.limits
 
     def admit(self, reveal: Reveal) -> None:
-        """Leading slots at or above the threshold."""
+        """Leading slots at or above the threshold, at most as many as were proposed."""
         reveal.admit_trusted(self.t)
 
     def outcome(self, outcome: StepOutcome) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dspark.core import InputError
-from dspark.scheduling.plan_view import PlanView
 from dspark.scheduling.reveal import Reveal
 from dspark.scheduling.step_view import Ints, StepOutcome, StepView
 
@@ -38,12 +37,6 @@ class FixedLength:
     def needs_confidence(self) -> bool:
         """Never."""
         return False
-
-    def plan(self, view: PlanView) -> tuple[int, ...]:
-        """min(k, proposed) for each request."""
-        if self.k is None:
-            return view.proposed
-        return tuple([min(self.k, proposed) for proposed in view.proposed])
 
     def begin_step(self, view: StepView) -> Ints:
         """No more than what will be verified."""

@@ -1,4 +1,4 @@
-"""Policies as users write them: ``fixed``, ``fixed:4``, ``threshold:0.5``."""
+"""Policies as users write them: ``async``, ``sync``, ``fixed``, ``fixed:4``, ``threshold:0.5``."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from dspark.scheduling.draft_chooser import ChooserOptions
 from dspark.scheduling.early_stop import EarlyStop
 from dspark.scheduling.fixed_length import FixedLength
 from dspark.scheduling.past_capacity import PastCapacity
-from dspark.scheduling.policy import VerifyPolicy
 from dspark.scheduling.step_policy import StepPolicy
 
-POLICY_FORMS = ("fixed", "fixed:K", "threshold:T")
-"""The forms :func:`make_policy` reads: K a number of tokens, T a probability."""
+PLANNED_POLICIES: dict[str, type[EarlyStop] | type[PastCapacity]] = {"sync": EarlyStop, "async": PastCapacity}
+"""Policies that plan with costs, by name."""
 
-STEP_POLICY_FORMS = (*POLICY_FORMS, "sync", "async")
-"""The forms :func:`make_step_policy` reads."""
+POLICY_FORMS = ("async", "sync", "fixed", "fixed:K", "threshold:T")
+"""The forms that are read: K a number of tokens, T a probability."""
 
 
 def make_step_policy(
     text: str | StepPolicy,
-    costs: StepCosts,
+    costs: StepCosts | None = None,
     *,
     block_size: int,
     num_slots: int,
@@ -32,58 +31,58 @@ def make_step_policy(
     """Build the policy that a text names; a policy is returned as it is.
 
     Args:
-        text: one of :data:`STEP_POLICY_FORMS`, or a ready policy.
-        costs: of steps, for those that plan with them.
+        text: one of :data:`POLICY_FORMS`, or a ready policy.
+        costs: of steps; may be None for policies that do not plan with them, see :func:`needs_costs`.
         block_size: most drafts of a request.
         num_slots: most requests in progress.
         options: how ``sync`` and ``async`` decide about drafting.
-
-    Raises:
-        InputError: the text names no policy, or its number is missing or out of range.
-    """
-    if not isinstance(text, str):
-        if isinstance(text, type) or not isinstance(text, StepPolicy):
-            raise InputError(f"a policy must be a text or a StepPolicy, got {text!r}; {_expected(STEP_POLICY_FORMS)}")
-        return text
-    if text.strip() == "sync":
-        return EarlyStop(costs, block_size=block_size, num_slots=num_slots, options=options)
-    if text.strip() == "async":
-        return PastCapacity(costs, block_size=block_size, num_slots=num_slots, options=options)
-    return _stateless(text, STEP_POLICY_FORMS)
-
-
-def make_policy(text: str | VerifyPolicy) -> VerifyPolicy:
-    """Build the policy that a text names; a policy is returned as it is.
-
-    Args:
-        text: one of :data:`POLICY_FORMS`, or a ready policy.
 
     Raises:
         InputError: the text names no policy (the nearest name is shown), or its number is missing or out of range.
     """
     if not isinstance(text, str):
         return _ready(text)
-    return _stateless(text, POLICY_FORMS)
+    kind = PLANNED_POLICIES.get(text.strip())
+    if kind is None:
+        return _stateless(text)
+    assert costs is not None, f"policy {text!r} plans with the costs of steps"
+    return kind(costs, block_size=block_size, num_slots=num_slots, options=options)
 
 
-def _stateless(text: str, forms: tuple[str, ...]) -> FixedLength | ConfidenceThreshold:
+def needs_costs(policy: str | StepPolicy) -> bool:
+    """Whether building a policy takes the costs of steps."""
+    return isinstance(policy, str) and policy.strip() in PLANNED_POLICIES
+
+
+def policy_name(policy: str | StepPolicy) -> str:
+    """The one way to write a policy, for reports; nothing is built for those that plan with costs.
+
+    Raises:
+        InputError: as :func:`make_step_policy`.
+    """
+    if not isinstance(policy, str):
+        return _ready(policy).name
+    return policy.strip() if needs_costs(policy) else _stateless(policy).name
+
+
+def _stateless(text: str) -> FixedLength | ConfidenceThreshold:
     name, colon, number = (part.strip() for part in text.partition(":"))
     if name == "fixed":
         return FixedLength(_length(text, number) if colon else None)
     if name == "threshold":
         return ConfidenceThreshold(_threshold(text, number))
-    near = get_close_matches(name, [form.partition(":")[0] for form in forms], n=1)
+    near = get_close_matches(name, [form.partition(":")[0] for form in POLICY_FORMS], n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise InputError(f"unknown policy {text!r}; {hint}{_expected(forms)}")
+    raise InputError(f"unknown policy {text!r}; {hint}{_expected()}")
 
 
-def _expected(forms: tuple[str, ...] = POLICY_FORMS) -> str:
-    return f"expected one of: {', '.join(forms)}"
+def _expected() -> str:
+    return f"expected one of: {', '.join(POLICY_FORMS)}"
 
 
-def _ready(policy: VerifyPolicy) -> VerifyPolicy:
-    if isinstance(policy, type) or not isinstance(policy, VerifyPolicy):
-        raise InputError(f"a policy must be a text or a VerifyPolicy, got {policy!r}; {_expected()}")
+def _ready(policy: StepPolicy) -> StepPolicy:
+    if isinstance(policy, type) or not isinstance(policy, StepPolicy):
+        raise InputError(f"a policy must be a text or a StepPolicy, got {policy!r}; {_expected()}")
     return policy
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dspark.scheduling.step_view import Ints
 class SlotBook:
     """Gives every request in progress a slot, and a generation that no other request ever had.
 
-    The engine keeps one, asks for the slots of the requests of a step, and releases what has ended.
+    The engine keeps one, retains the requests that are in progress, and asks for the slots of those of a step.
 
     Args:
         num_slots: most requests in progress at a time.
@@ -34,6 +34,11 @@ class SlotBook:
         seat = self._held.pop(key, None)
         if seat is not None:
             self._free.append(seat[0])
+
+    def retain(self, keys: Collection[Hashable]) -> None:
+        """Free the slots of all requests but these."""
+        for key in [key for key in self._held if key not in keys]:
+            self.release(key)
 
     def _seat(self, key: Hashable) -> tuple[int, int]:
         assert self._free, "more requests in progress than slots"

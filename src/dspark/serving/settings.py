@@ -23,7 +23,9 @@ class ServeSettings(BaseSettings):
 
     target: str = Field("smollm2-135m", description="Model: a name, directory, GGUF file or hub id.")
     drafter: str = Field("auto", description="auto, none, ngram, or a checkpoint directory.")
-    policy: str = Field("fixed", description="How much of each draft is verified.")
+    policy: str = Field(
+        "auto", description="async, sync, fixed, fixed:K, threshold:T, or auto: async where it can, else fixed."
+    )
     calibration: str = Field("auto", description="Of the drafter's confidence: auto, off, or a file.")
     dtype: str = Field("auto", description="auto, float32, bfloat16 or float16.")
     device: str = Field("auto", description="auto, cpu, cuda.")
