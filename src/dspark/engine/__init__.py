@@ -5,6 +5,7 @@ from dspark.engine.core import EngineCore
 from dspark.engine.llm import LLM
 from dspark.engine.options import EngineOptions
 from dspark.engine.outputs import CompletionOutput, CompletionStats, RequestOutput, RoundTrace, StepOutput, StepStats
+from dspark.engine.scheduling_state import OperatingPoint, SchedulingState
 
 __all__ = [
     "LLM",
@@ -12,8 +13,10 @@ __all__ = [
     "CompletionStats",
     "EngineCore",
     "EngineOptions",
+    "OperatingPoint",
     "RequestOutput",
     "RoundTrace",
+    "SchedulingState",
     "StepOutput",
     "StepStats",
     "shipped_drafter",

@@ -23,9 +23,10 @@ from dspark.engine.outcome import Outcome
 from dspark.engine.outputs import StepOutput, StepStats
 from dspark.engine.planning import Admission, Plan, Planner
 from dspark.engine.roster import Roster
+from dspark.engine.scheduling_state import SchedulingState, scheduling_state
 from dspark.engine.worker import Worker
 from dspark.kvcache import PagePool, PoolStats
-from dspark.scheduling import FixedLength, StepOutcome, StepPolicy, check_policy
+from dspark.scheduling import FixedLength, StepCosts, StepOutcome, StepPolicy, check_policy
 from dspark.target import PackedTarget
 from dspark.verify import TokenConstraint
 
@@ -45,6 +46,7 @@ class EngineCore:
         tokenizer: turns answers into text; None leaves texts empty.
         calibration: makes probabilities of the drafter's confidences before the policy sees them; None leaves them.
         online: corrects them further by what is observed; None does not.
+        costs: what the policy plans with, only to be shown.
 
     Raises:
         InputError: sizes that do not fit, or a policy that needs confidences the drafter does not give.
@@ -60,13 +62,14 @@ class EngineCore:
         tokenizer: PreTrainedTokenizerBase | None = None,
         calibration: Calibration | None = None,
         online: OnlineCalibration | None = None,
+        costs: StepCosts | None = None,
     ) -> None:
         self.target = target
         self.drafter: Drafter = drafter or NullDrafter()
         self.policy: StepPolicy = policy or FixedLength()
-        self.options, self.online = options, online
+        self.options, self.online, self._costs = options, online, costs
         self.last_step = StepStats()
-        self.last_outcome: StepOutcome | None = None
+        self._last_outcome: StepOutcome | None = None
         check_policy(self.policy, self.drafter.has_confidence, f"drafter {self.drafter.name!r}")
         self.max_context = options.context_limit(target.facts.max_positions, target.page_size)
         target.set_taps(self.drafter.tap_layers)
@@ -186,6 +189,10 @@ class EngineCore:
         outputs, self._outbox = self._outbox, []
         return outputs
 
+    def scheduling(self) -> SchedulingState:
+        """What policy, costs and calibration are doing."""
+        return scheduling_state(self.policy, self._last_outcome, self._costs, self.online)
+
     def pool_stats(self) -> PoolStats:
         """Pages in use, cached and free."""
         return self._roster.pool.stats()
@@ -248,7 +255,7 @@ class EngineCore:
         )
         drafting = len(blocks.lengths)
         self._worker.learn(blocks, found.verified[:drafting], found.accepted[:drafting])
-        self.last_outcome = found
+        self._last_outcome = found
 
     def _stats(self, decided: list[Outcome], allotment: Allotment, clock: StepClock) -> StepStats:
         return StepStats(

@@ -131,6 +131,7 @@ class LLM:
             tokenizer=self.loaded.tokenizer,
             calibration=self.calibration.calibration,
             online=choose_online(online_calibration, chosen, self.drafter),
+            costs=chosen.costs,
         )
         self.notes = (*self.loaded.notes, choice, *self.calibration.notes, *chosen.notes, *self._context_note())
         self._calls = count()
