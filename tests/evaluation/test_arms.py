@@ -10,7 +10,7 @@ import torch
 from dspark.core import InputError
 from dspark.drafters.dspark import load_checkpoint
 from dspark.evaluation import Arm, dflash_drafter, greedy, make_arm, run_prompts, without_sequential_head
-from dspark.evaluation.arms import drafter_arms
+from dspark.evaluation.arms import drafter_arms, named_arm
 from dspark.target import LoadedTarget
 
 PROMPTS = [(1, 40, 41, 42), (1, 50, 51)]
@@ -68,3 +68,19 @@ def test_usual_arms_of_a_drafter(drafter_dir: Path, loaded: LoadedTarget) -> Non
 def test_a_threshold_needs_confidences(loaded: LoadedTarget) -> None:
     with pytest.raises(InputError, match="confidence"):
         make_arm(loaded, "ngram", "threshold:0.5")
+
+
+def test_a_drafter_of_random_weights(drafter_dir: Path, loaded: LoadedTarget, plain: Arm) -> None:
+    """The configuration of the checkpoint, other weights, always the same ones; and the generator is left alone."""
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    first, second = (named_arm(loaded, f"random:{drafter_dir}") for _ in range(2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert (first.name, first.drafter.block_size, first.drafter.has_confidence) == ("random tiny-drafter", 4, True)
+    drafted = [
+        run_prompts(arm.open(PROMPTS, max_tokens=24, concurrency=2, record_rounds=True), PROMPTS, greedy(24))
+        for arm in (first, second, make_arm(loaded, str(drafter_dir)))
+    ]
+    traces = [[round_.drafted for stats in run.stats for round_ in stats.traces] for run in drafted]
+    assert traces[0] == traces[1] != traces[2]
+    assert drafted[0].token_ids == texts(plain)

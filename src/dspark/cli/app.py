@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from dspark.cli.bench import bench_app
+from dspark.cli.bench_serve import bench_serve
 from dspark.cli.bench_train import bench_train
 from dspark.cli.calibrate import calibrate
 from dspark.cli.chat import chat
@@ -68,6 +69,7 @@ def _make_app() -> typer.Typer:
         made.command()(verb)
     made.command("eval")(evaluate)
     made.command("serve", cls=ServeCommand)(serve)
+    bench_app.command("serve")(bench_serve)
     bench_app.command("train")(bench_train)
     for name, group in (("bench", bench_app), ("check", check_app), ("data", data_app)):
         made.add_typer(group, name=name)

@@ -61,6 +61,7 @@ class LLM:
         seed: seeds requests that come without one, so that whole runs can be repeated.
         prefix_cache: reuse the computed rows of earlier texts that start alike.
         record_rounds: keep a trace of every round in the statistics.
+        plan_ahead: let the policy plan a step before the one before it has ended; None does so where that helps.
 
     Attributes:
         loaded: the target with its tokenizer.
@@ -95,6 +96,7 @@ class LLM:
         seed: int | None = None,
         prefix_cache: bool = True,
         record_rounds: bool = False,
+        plan_ahead: bool | None = None,
     ) -> None:
         check_policy_text(policy)
         check_drafter(drafter)
@@ -122,6 +124,7 @@ class LLM:
             prefix_cache=prefix_cache,
             seed=seed,
             record_rounds=record_rounds,
+            plan_ahead=plan_ahead,
         )
         self.engine = EngineCore(
             model,

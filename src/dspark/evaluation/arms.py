@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
+
+import torch
 
 from dspark.calibration import Calibration
 from dspark.core import InputError
@@ -53,6 +55,8 @@ class Arm:
         drafter: who proposes.
         policy: how much of each block is verified.
         calibration: what its confidences go through.
+        online_calibration: whether they are corrected further by what is observed; None where policies plan with them.
+        plan_ahead: whether a step may be planned before the one before it has ended; None where that helps.
     """
 
     name: str
@@ -60,6 +64,8 @@ class Arm:
     drafter: Drafter
     policy: str | StepPolicy = "fixed"
     calibration: str | Path | Calibration = "auto"
+    online_calibration: bool | None = None
+    plan_ahead: bool | None = None
 
     @property
     def drafts_with_a_model(self) -> bool:
@@ -79,6 +85,8 @@ class Arm:
             drafter=self.drafter,
             policy=self.policy,
             calibration=self.calibration,
+            online_calibration=self.online_calibration,
+            plan_ahead=self.plan_ahead,
             max_requests=concurrency,
             max_batch_rows=max(_ROWS, concurrency * block),
             kv_tokens=concurrency * (longest + block + page),
@@ -133,7 +141,7 @@ def check_drafters(specs: Iterable[str]) -> None:
     """
     for spec in specs:
         kind, _, path = spec.partition(":")
-        if kind != "dflash":
+        if kind not in DERIVED:
             check_drafter(spec)
         elif path:
             check_drafter(Path(path))
@@ -144,22 +152,22 @@ def named_arm(loaded: LoadedTarget, spec: str, policy: str = "fixed") -> Arm:
 
     Args:
         loaded: the target.
-        spec: ``none``, ``ngram``, ``auto``, a checkpoint directory; or ``dflash`` (the shipped drafter without its
-            sequential head) or ``dflash:PATH`` (the same of another one).
+        spec: ``none``, ``ngram``, ``auto``, a checkpoint directory; or one of :data:`DERIVED`, made of the shipped
+            drafter, or ``KIND:PATH``, made of another one.
         policy: as users write it.
 
     Raises:
         InputError: there is no such drafter, or as :func:`make_arm`.
     """
     kind, _, path = spec.partition(":")
-    if kind != "dflash":
+    if kind not in DERIVED:
         arm = make_arm(loaded, spec, policy)
         return arm if spec in DRAFTER_NAMES else replace(arm, name=f"{arm.name} {Path(spec).name}")
     place = path or shipped_drafter(loaded.name)
     if not place:
-        raise InputError(f"no drafter is shipped for {loaded.name}; give dflash:PATH")
-    made = dflash_drafter(load_checkpoint(place), loaded)
-    return make_arm(loaded, made, policy, name=f"dflash {Path(path).name}" if path else "dflash")
+        raise InputError(f"no drafter is shipped for {loaded.name}; give {kind}:PATH")
+    made = DERIVED[kind](load_checkpoint(place), loaded)
+    return make_arm(loaded, made, policy, name=f"{kind} {Path(path).name}" if path else kind)
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -215,11 +223,29 @@ def without_sequential_head(checkpoint: DSparkCheckpoint) -> DSparkCheckpoint:
 
 def dflash_drafter(checkpoint: DSparkCheckpoint, loaded: LoadedTarget) -> DSparkDrafter:
     """A DFlash drafter made of a DSpark checkpoint, for a target that the checkpoint fits."""
-    bare = without_sequential_head(checkpoint)
+    return _drafter_of(checkpoint, without_sequential_head(checkpoint).model, loaded)
+
+
+def random_drafter(checkpoint: DSparkCheckpoint, loaded: LoadedTarget) -> DSparkDrafter:
+    """A drafter that has learnt nothing: the configuration of a checkpoint with random weights, always the same."""
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        return _drafter_of(checkpoint, DSparkModel(checkpoint.config), loaded)
+
+
+def _drafter_of(checkpoint: DSparkCheckpoint, model: DSparkModel, loaded: LoadedTarget) -> DSparkDrafter:
+    """A drafter with another model than a checkpoint's own, and the rest of it."""
     return DSparkDrafter(
-        bare.model,
+        model,
         loaded.target,
-        embed=bare.embed,
-        lm_head=bare.lm_head,
-        draft_to_target=bare.draft_to_target,
+        embed=checkpoint.embed,
+        lm_head=checkpoint.lm_head,
+        draft_to_target=checkpoint.draft_to_target,
     )
+
+
+DERIVED: Mapping[str, Callable[[DSparkCheckpoint, LoadedTarget], DSparkDrafter]] = {
+    "dflash": dflash_drafter,
+    "random": random_drafter,
+}
+"""Drafters that are made of a checkpoint: without its sequential head, and with random weights."""

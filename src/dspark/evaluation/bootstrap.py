@@ -1,12 +1,13 @@
 """How far a figure would move with other prompts of the same kind: the bootstrap over prompts.
 
 Rounds of one answer resemble each other, so rounds are not resampled but whole prompts. Arms that answered the same
-prompts share the resamples, which makes their ratio a paired comparison.
+prompts share the resamples, which makes their ratio a paired comparison. Load tests resample their segments in the same
+way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,20 @@ def tau_of(committed: Sequence[int], rounds: Sequence[int], draws: _Array | None
     return Bootstrapped(value=value, replicates=None if draws is None else _tau(draws @ top, draws @ bottom))
 
 
+def rate_of(amounts: Sequence[float], seconds: Sequence[float], draws: _Array | None) -> Bootstrapped:
+    """All amounts over all seconds, segment by segment resampled.
+
+    Args:
+        amounts: of each segment.
+        seconds: of each segment, above 0 in all.
+        draws: from :func:`resamples`.
+    """
+    top, bottom = np.asarray(amounts, np.float64), np.asarray(seconds, np.float64)
+    return Bootstrapped(
+        value=float(top.sum() / bottom.sum()), replicates=None if draws is None else (draws @ top) / (draws @ bottom)
+    )
+
+
 def mean_of(parts: Sequence[Bootstrapped]) -> Bootstrapped:
     """The unweighted mean of figures of different prompt sets, resampled independently of each other."""
     known = [part.replicates for part in parts if part.replicates is not None]
@@ -84,6 +99,24 @@ def mean_of(parts: Sequence[Bootstrapped]) -> Bootstrapped:
         value=float(np.mean([part.value for part in parts])),
         replicates=np.mean(known, axis=0) if len(known) == len(parts) else None,
     )
+
+
+def geometric_mean_of(parts: Sequence[Bootstrapped]) -> Bootstrapped:
+    """The geometric mean of positive figures that were resampled independently of each other."""
+    logs = [_mapped(part, np.log) for part in parts]
+    return _mapped(mean_of(logs), np.exp)
+
+
+def share_of_gain(part: Bootstrapped, bound: Bootstrapped) -> Bootstrapped:
+    """How much of a bound's gain a figure has, both over the same base, whose own figure is 1."""
+    over, under = part.replicates, bound.replicates
+    known = None if over is None or under is None else (over - 1) / (under - 1)
+    return Bootstrapped(value=(part.value - 1) / (bound.value - 1), replicates=known)
+
+
+def _mapped(part: Bootstrapped, change: Callable[[Any], Any]) -> Bootstrapped:
+    known = None if part.replicates is None else change(part.replicates)
+    return Bootstrapped(value=float(change(part.value)), replicates=known)
 
 
 def ratio_of(part: Bootstrapped, base: Bootstrapped) -> Bootstrapped:
