@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from dspark.evaluation.load.pictures import Curve, draw_frontier, draw_load, fixed_style, oracle_style, plain_style
 from dspark.evaluation.panels import Sheet
 from dspark.simulation.figures import Course
 from dspark.simulation.planners import ORACLE
@@ -20,10 +21,10 @@ _COURSES: Sequence[tuple[str, Callable[[Course], Any]]] = (
     ("tokens per second", lambda course: course.tokens_per_second),
     ("verified drafts per round", lambda course: course.verify_len),
 )
-_LOADS: Sequence[tuple[str, Callable[[SimulatedRow], float]]] = (
-    ("tokens per second", lambda row: row.figures.tokens_per_second),
-    ("verified drafts per round", lambda row: row.figures.verify_len),
-)
+
+
+_LONG = 7
+"""A fixed length that is drawn as a long one."""
 
 
 def plot_simulation(report: SimulationReport, folder: Path) -> tuple[str, ...]:
@@ -32,8 +33,9 @@ def plot_simulation(report: SimulationReport, folder: Path) -> tuple[str, ...]:
     open_loops = [row for row in report.rows if row.course is not None]
     drawn = []
     if len({row.users for row in closed}) > 1:
-        _frontier(closed, folder / FRONTIER)
-        _load(closed, folder / LOAD)
+        panels = {"": [_curve(name, line) for name, line in _lines(closed).items()]}
+        draw_frontier(folder / FRONTIER, "Simulated: throughput against speed", panels)
+        draw_load(folder / LOAD, "Simulated: throughput and budget over load", panels)
         drawn += [FRONTIER, LOAD]
     if open_loops:
         _course(open_loops, folder / COURSE)
@@ -41,29 +43,15 @@ def plot_simulation(report: SimulationReport, folder: Path) -> tuple[str, ...]:
     return tuple(drawn)
 
 
-def _frontier(rows: Sequence[SimulatedRow], path: Path) -> None:
-    sheet = Sheet(1, 1, (5.5, 4))
-    panel = sheet.panel(0, 0, "")
-    for policy, line in _lines(rows).items():
-        speeds = [row.figures.user_tokens_per_second for row in line]
-        panel.plot(speeds, [row.figures.tokens_per_second for row in line], **_style(policy, line))
-    panel.set_xlim(left=0)
-    panel.set_ylim(bottom=0)
-    sheet.label_rows("tokens per second, all users")
-    sheet.label_columns("tokens per second of one user")
-    sheet.save(path, "Simulated: throughput against speed")
-
-
-def _load(rows: Sequence[SimulatedRow], path: Path) -> None:
-    sheet = Sheet(len(_LOADS), 1, (5.5, 2.8))
-    for place, (what, value) in enumerate(_LOADS):
-        panel = sheet.panel(place, 0, what)
-        for policy, line in _lines(rows).items():
-            panel.plot([row.users for row in line], [value(row) for row in line], **_style(policy, line))
-        panel.set_xscale("log", base=2)
-        panel.set_ylim(bottom=0)
-    sheet.label_columns("users at a time")
-    sheet.save(path, "Simulated: throughput and budget over load")
+def _curve(policy: str, line: Sequence[SimulatedRow]) -> Curve:
+    return Curve(
+        label=_label(policy),
+        users=[row.users or 0 for row in line],
+        throughput=[row.figures.tokens_per_second for row in line],
+        speed=[row.figures.user_tokens_per_second for row in line],
+        budget=[row.figures.verify_len for row in line],
+        style=_style(policy, line),
+    )
 
 
 def _course(rows: Sequence[SimulatedRow], path: Path) -> None:
@@ -74,8 +62,8 @@ def _course(rows: Sequence[SimulatedRow], path: Path) -> None:
             panel = sheet.panel(place, column, what)
             for row in rows:
                 if row.load == load and row.course is not None:
-                    style = {**_style(row.policy, [row]), "marker": ""}
-                    panel.plot(row.course.seconds, value(row.course), **style)
+                    style = _style(row.policy, [row])
+                    panel.plot(row.course.seconds, value(row.course), label=_label(row.policy), **style)
             panel.set_ylim(bottom=0)
     sheet.label_columns("seconds")
     sheet.save(path, f"Simulated: {', '.join(loads)}")
@@ -87,15 +75,17 @@ def _lines(rows: Sequence[SimulatedRow]) -> dict[str, list[SimulatedRow]]:
     return {name: [row for row in ordered if row.policy == name] for name in dict.fromkeys(r.policy for r in rows)}
 
 
+def _label(policy: str) -> str:
+    return "fixed:0 (plain)" if policy == PLAIN else policy
+
+
 def _style(policy: str, line: Sequence[SimulatedRow]) -> dict[str, Any]:
-    """Plain decoding black, the oracle dashed, fixed lengths thin; what decides by itself in a colour of its own."""
-    style: dict[str, Any] = {"label": policy, "marker": "o", "markersize": 3}
+    """What decides by itself has a colour of its own."""
     if policy == PLAIN:
-        return {**style, "color": "black", "label": "fixed:0 (plain)"}
+        return plain_style()
     if policy == ORACLE:
-        return {**style, "color": "grey", "linestyle": "--"}
+        return oracle_style()
     if policy.startswith("fixed"):
-        shade = 0.75 - 0.08 * min(max(row.figures.verify_len for row in line), 7)
-        return {**style, "color": (shade, shade, 0.85), "linewidth": 1}
+        return fixed_style(min(max(row.figures.verify_len for row in line) / _LONG, 1.0))
     colours = {"async": "C3", "sync": "C2"}
-    return {**style, "color": colours.get(policy, "C1")}
+    return {"color": colours.get(policy, "C1")}
