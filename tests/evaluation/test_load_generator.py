@@ -11,7 +11,7 @@ from dspark.core import InputError
 from dspark.engine import StepStats
 from dspark.evaluation.load import (
     Job,
-    Latencies,
+    LatencyTarget,
     LoadPlan,
     Output,
     RequestTrace,
@@ -126,7 +126,7 @@ class TestClosedLoop:
         trace = drive_closed(served, TRAFFIC.jobs(12, 0), 3, Window(tokens=50), served.clock)
         first = [request.outputs[0].at for request in trace.requests[:3]]
         assert trace.start == max(first)
-        sample = sample_of(trace, Latencies())
+        sample = sample_of(trace, LatencyTarget())
         assert 50 <= sample.tokens <= 50 + 3 * 5
         assert sample.seconds == pytest.approx(trace.end - trace.start)
         assert sample.stay_seconds == pytest.approx(3 * sample.seconds)
@@ -183,7 +183,7 @@ class TestOpenLoop:
         served.most = 1
         trace = drive_open(served, TRAFFIC.jobs(4, 0), (0.0, 0.0), served.clock)
         one, two = trace.requests
-        sample = sample_of(trace, Latencies(first_token=2.0, token=2.0))
+        sample = sample_of(trace, LatencyTarget(first_token=2.0, token=2.0))
         assert one.ended is not None
         assert sample.first_token[1] > one.ended - one.arrived
         assert sample.stay_seconds == pytest.approx(sum((r.ended or 0) - r.arrived for r in (one, two)))
@@ -213,7 +213,7 @@ def test_figures_of_a_segment_by_hand() -> None:
         end=20.0,
         users=3,
     )
-    sample = sample_of(trace, Latencies(first_token=5.0, token=1.9))
+    sample = sample_of(trace, LatencyTarget(first_token=5.0, token=1.9))
     assert (sample.tokens, sample.seconds, sample.stay_seconds) == (3 + 2 + 1 + 2, 10.0, 30.0)
     assert sample.gaps == ((3.0, 3), (3.0, 2), (4.0, 2))
     assert (sample.later_tokens, sample.later_seconds) == (7, 10.0)
@@ -233,7 +233,6 @@ def test_figures_of_a_segment_by_hand() -> None:
         ({"repeats": 0}, "repeats must be >= 1"),
         ({"seconds": 0.0}, "seconds per point must be above 0"),
         ({"open_seconds": float("nan")}, "seconds of arrivals must be above 0"),
-        ({"goal": Latencies(token=-1.0)}, "latency of a token must be above 0"),
         ({"mixed": False}, "there is no traffic"),
         ({"seed": -1}, "seed must be >= 0"),
     ],

@@ -38,7 +38,6 @@ from dspark.evaluation.load import (
     drive_closed,
     load_markdown,
     make_load_report,
-    percentiles,
     plot_load,
     traffics,
     trends_of,
@@ -220,10 +219,10 @@ def test_outcomes_of_recorded_drafts() -> None:
 
 
 def test_percentiles_by_hand() -> None:
-    assert percentiles(np.array([])) is None
-    assert percentiles(np.arange(1.0, 101.0)) == Percentiles(p50=50.0, p95=95.0, p99=99.0)
-    assert percentiles(np.array([3.0, 1.0]), np.array([1, 99])) == Percentiles(p50=1.0, p95=1.0, p99=1.0)
-    assert percentiles(np.array([2.0])) == Percentiles(p50=2.0, p95=2.0, p99=2.0)
+    assert Percentiles.of(np.array([])) is None
+    assert Percentiles.of(np.arange(1.0, 101.0)) == Percentiles(p50=50.0, p95=95.0, p99=99.0)
+    assert Percentiles.of(np.array([3.0, 1.0]), np.array([1, 99])) == Percentiles(p50=1.0, p95=1.0, p99=1.0)
+    assert Percentiles.of(np.array([2.0])) == Percentiles(p50=2.0, p95=2.0, p99=2.0)
 
 
 def test_resampled_figures_by_hand() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from dspark.calibration import Rounds
 from dspark.core import InputError
+from dspark.evaluation.load import LatencyTarget
 from dspark.scheduling import CostModel, to_sglang, to_sglang_plain
 from dspark.simulation import (
     ClosedLoop,
@@ -18,7 +19,6 @@ from dspark.simulation import (
     CurveShape,
     Difficulty,
     Figures,
-    LatencyTarget,
     LengthLaw,
     OpenLoop,
     RecordedText,

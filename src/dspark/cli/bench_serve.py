@@ -80,7 +80,7 @@ def bench_serve(
         seconds=seconds_per_point,
         repeats=repeats,
         open_seconds=open_seconds,
-        goal=load.Latencies(first_token=first_token, token=token),
+        goal=load.LatencyTarget(first_token=first_token, token=token),
         seed=seed,
     )
     asked = load.check_policies(_names(policies))

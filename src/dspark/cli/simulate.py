@@ -97,6 +97,7 @@ def simulate(
         from dspark import simulation as sim
         from dspark.core import InputError
         from dspark.evaluation import check_folder
+        from dspark.evaluation.load import LatencyTarget
     check_folder(folder)
     if not overconfidence > 0:
         raise InputError(f"--overconfidence must be above 0, got {overconfidence}")
@@ -116,7 +117,7 @@ def simulate(
         loads = tuple(sim.open_load(text, requests, seed) for text in arrivals)
     else:
         loads = sim.closed_loads(integers("--concurrency", concurrency), rounds)
-    target = sim.LatencyTarget(first_token=first_token, token=token)
+    target = LatencyTarget(first_token=first_token, token=token)
     sweep = sim.Sweep(policies=tuple(policy or _POLICIES), loads=loads, target=target)
     draw, origin = _texts(traffic, traces, block_size, seed, acceptance)
     with progress_bar("Simulating", sweep.count) as update:

@@ -4,7 +4,7 @@ from dspark.simulation.arrivals import ClosedLoop, OpenLoop
 from dspark.simulation.cluster import Cluster, simulate
 from dspark.simulation.curves import ACCELERATOR, CurveShape, read_costs, read_curve
 from dspark.simulation.drawn_texts import AcceptanceLaw, ConfidenceLaw, Difficulty, DrawnTexts
-from dspark.simulation.figures import Course, Figures, LatencyTarget, Percentiles, Window, steady, whole
+from dspark.simulation.figures import Course, Figures, Window, steady, whole
 from dspark.simulation.history import History
 from dspark.simulation.loads import open_load
 from dspark.simulation.planners import ORACLE
@@ -31,12 +31,10 @@ __all__ = [
     "DrawnTexts",
     "Figures",
     "History",
-    "LatencyTarget",
     "LengthLaw",
     "Lengths",
     "Load",
     "OpenLoop",
-    "Percentiles",
     "RecordedText",
     "RecordedTexts",
     "ReplicaOptions",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def _curve(policy: str, line: Sequence[SimulatedRow]) -> Curve:
         label=_label(policy),
         users=[row.users or 0 for row in line],
         throughput=[row.figures.tokens_per_second for row in line],
-        speed=[row.figures.user_tokens_per_second for row in line],
+        speed=[row.figures.user_tokens_per_second or nan for row in line],
         budget=[row.figures.verify_len for row in line],
         style=_style(policy, line),
     )

@@ -9,9 +9,10 @@ import numpy as np
 
 from dspark.core import InputError
 from dspark.evaluation.load.arrivals import Stretch, arrival_times
+from dspark.evaluation.load.latency import LatencyTarget
 from dspark.simulation.arrivals import ClosedLoop, OpenLoop
 from dspark.simulation.cluster import Cluster, simulate
-from dspark.simulation.figures import Course, Figures, LatencyTarget, steady, whole
+from dspark.simulation.figures import Course, Figures, steady, whole
 from dspark.simulation.planners import ORACLE, make_planner
 from dspark.simulation.texts import Texts
 

@@ -15,7 +15,8 @@ from dspark.evaluation.load.arrivals import SHAPES, Stretch, arrival_times, shap
 from dspark.evaluation.load.bars import Bar, Captured, bars_of, captured
 from dspark.evaluation.load.clock import Clock, SkippingClock
 from dspark.evaluation.load.drive import Server, Window, drive_closed, drive_open
-from dspark.evaluation.load.figures import ORACLE, ArmFacts, LoadFigures, Percentiles, Row, percentiles
+from dspark.evaluation.load.figures import ORACLE, ArmFacts, LoadFigures, Row
+from dspark.evaluation.load.latency import LatencyTarget, Percentiles
 from dspark.evaluation.load.markdown import load_markdown
 from dspark.evaluation.load.ongoing import OngoingPolicy
 from dspark.evaluation.load.oracle import OraclePolicy, OracleServer
@@ -24,7 +25,7 @@ from dspark.evaluation.load.plan import CLOSED, LoadPlan, Point
 from dspark.evaluation.load.plots import plot_load
 from dspark.evaluation.load.report import SCHEMA, Difference, LoadReport, make_load_report
 from dspark.evaluation.load.run import Budgets, Contestant, LoadTest, Segment
-from dspark.evaluation.load.sample import Latencies, Sample, sample_of
+from dspark.evaluation.load.sample import Sample, sample_of
 from dspark.evaluation.load.texts import Parting, TextCheck, check_texts
 from dspark.evaluation.load.trace import Output, RequestTrace, StepTrace, Trace
 from dspark.evaluation.load.traffic import MIXED, Job, Traffic, staggered, traffics
@@ -47,7 +48,7 @@ __all__ = [
     "EngineContestant",
     "Job",
     "Known",
-    "Latencies",
+    "LatencyTarget",
     "LoadArm",
     "LoadFigures",
     "LoadPlan",
@@ -86,7 +87,6 @@ __all__ = [
     "load_markdown",
     "make_load_report",
     "num_recorded",
-    "percentiles",
     "plot_load",
     "record",
     "record_outcomes",

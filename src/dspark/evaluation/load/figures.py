@@ -10,6 +10,7 @@ import numpy as np
 
 from dspark.evaluation.arms import PLAIN
 from dspark.evaluation.bootstrap import Bootstrapped, Estimate, rate_of, ratio_of, resamples, share_of_gain
+from dspark.evaluation.load.latency import Percentiles
 from dspark.evaluation.load.plan import LoadPlan, Point
 from dspark.evaluation.load.run import Segment
 from dspark.evaluation.load.sample import Sample
@@ -38,15 +39,6 @@ class ArmFacts:
     policy: str
     length: int | None
     block_size: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Percentiles:
-    """Seconds that 50, 95 and 99 % stay below."""
-
-    p50: float
-    p95: float
-    p99: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,9 +144,9 @@ class LoadFigures:
             service=self.service(point, arm.name).estimate(),
             over_plain=self.ratio(point, arm.name, PLAIN).estimate(),
             oracle_share=None if share is None else share.estimate(),
-            first_token=percentiles(np.array([wait for s in samples for wait in s.first_token])),
-            token=percentiles(gaps[:, 0] / gaps[:, 1], gaps[:, 1]),
-            output_gap=percentiles(gaps[:, 0]),
+            first_token=Percentiles.of(np.array([wait for s in samples for wait in s.first_token])),
+            token=Percentiles.of(gaps[:, 0] / gaps[:, 1], gaps[:, 1]),
+            output_gap=Percentiles.of(gaps[:, 0]),
             rows_per_token=(rounds + verified) / later if later else float("nan"),
             accepted_share=sum(s.accepted for s in samples) / verified if verified else None,
             verify_len=verified / rounds if rounds else 0.0,
@@ -166,18 +158,3 @@ class LoadFigures:
     def _estimate(self, point: Point, samples: Sequence[Sample], amount: str, seconds: str) -> Estimate:
         amounts, times = ([getattr(s, name) for s in samples] for name in (amount, seconds))
         return self._rate(point, amounts, times).estimate() if sum(times) else Estimate(value=float("nan"))
-
-
-def percentiles(values: np.ndarray, weights: np.ndarray | None = None) -> Percentiles | None:
-    """Percentiles of values [N] that count as often as their weights [N] say; None for no values.
-
-    The smallest value that so large a share of the weight does not exceed.
-    """
-    if not len(values):
-        return None
-    order = np.argsort(values, kind="stable")
-    heavy = np.ones(len(values)) if weights is None else weights[order]
-    reached = np.cumsum(heavy) / heavy.sum()
-    places = np.searchsorted(reached, (0.5, 0.95, 0.99), side="left").clip(max=len(values) - 1)
-    p50, p95, p99 = (float(values[order[place]]) for place in places)
-    return Percentiles(p50=p50, p95=p95, p99=p99)

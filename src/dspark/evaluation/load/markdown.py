@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dspark.evaluation.bootstrap import Estimate
 from dspark.evaluation.decode_report import count_of
 from dspark.evaluation.load.bars import Bar
-from dspark.evaluation.load.figures import Percentiles, Row
+from dspark.evaluation.load.figures import Row
+from dspark.evaluation.load.latency import Percentiles
 from dspark.evaluation.load.report import LoadReport
 from dspark.evaluation.tables import cell, markdown_table
 

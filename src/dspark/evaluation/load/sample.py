@@ -6,20 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from dspark.evaluation.load.latency import LatencyTarget
 from dspark.evaluation.load.trace import Output, RequestTrace, Trace
-
-
-@dataclass(frozen=True, kw_only=True)
-class Latencies:
-    """What a user would not wait longer for.
-
-    Attributes:
-        first_token: seconds to the first token.
-        token: mean seconds for each further one.
-    """
-
-    first_token: float = 2.0
-    token: float = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +48,7 @@ class Sample:
         return sum(gap for gap, _ in self.gaps)
 
 
-def sample_of(trace: Trace, goal: Latencies) -> Sample:
+def sample_of(trace: Trace, goal: LatencyTarget) -> Sample:
     """The numbers of a segment.
 
     Args:
@@ -112,7 +100,7 @@ def _stay(request: RequestTrace) -> float:
     return request.ended - request.arrived
 
 
-def _attains(wait: float | None, gaps: list[tuple[float, int]], goal: Latencies) -> bool | None:
+def _attains(wait: float | None, gaps: list[tuple[float, int]], goal: LatencyTarget) -> bool | None:
     """Whether all that was seen of a request is within the latencies; None if nothing was seen."""
     kept = [] if wait is None else [wait <= goal.first_token]
     if gaps:
