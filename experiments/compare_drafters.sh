@@ -21,7 +21,8 @@ train() { # name recipe [FIELD=VALUE...]
     for store in "${stores[@]}"; do from+=(--store "$store"); done
     echo "== $name"
     "$dspark" train "$recipe" "$out/$name" "${from[@]}" optim.steps="$steps" optim.warmup=20 \
-        sequences_per_step="$sequences" anchors_per_sequence="$anchors" validate_every="$steps" save_every=100 "$@"
+        sequences_per_step="$sequences" anchors_per_sequence="$anchors" validate_every="$steps" save_every=100 \
+        drafter.draft_vocab_size="${VOCABULARY:-8192}" "$@"
     touch "$out/$name/done"
 }
 

@@ -74,5 +74,5 @@ def drafter() -> DSparkConfig:
         head_type=HeadType.VANILLA,
         markov_rank=64,
         num_anchors=16,
-        draft_vocab_size=8192,
+        draft_vocab_size=10_240,
     )
