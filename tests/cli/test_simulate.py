@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dspark.evaluation import can_plot
-from dspark.simulation import RecordedText, write_recordings
+from dspark.simulation import RecordedText, read_curve, write_recordings
 
 from .conftest import Dspark, one_line
 
@@ -44,7 +44,13 @@ def test_open_loops(dspark: Dspark, tmp_path: Path) -> None:
 
 def test_recorded_answers_and_a_curve_of_ones_own(dspark: Dspark, tmp_path: Path) -> None:
     text = RecordedText(
-        prompt=4, answer=4, max_tokens=9, by="place", accepted=np.array([2, 1, 0]), confidence=np.full((3, 2), 0.5)
+        prompt=4,
+        answer=4,
+        max_tokens=9,
+        by="place",
+        proposed=np.array([2, 2, 2]),
+        accepted=np.array([2, 1, 0]),
+        confidence=np.full((3, 2), 0.5),
     )
     write_recordings(tmp_path / "answers.jsonl", [text])
     words = ("--traces", tmp_path / "answers.jsonl", "--costs", "step=10,row=0", "-p", "fixed", "--block-size", 2)
@@ -75,3 +81,41 @@ def test_bad_input(dspark: Dspark, words: tuple[str, ...], message: str) -> None
     result = dspark("simulate", *words)
     assert result.exit_code == 1
     assert message in one_line(result)
+
+
+def test_check_simulator(on_target: Dspark, dspark: Dspark, drafter_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "some.jsonl").write_text('{"prompt": "abcabc"}\n{"prompt": "hello"}\n{"prompt": "x"}\n')
+    words = ("--prompts", tmp_path / "some.jsonl", "--max-tokens", 6, "--repeats", 1, "--concurrency", 2)
+    found = on_target("check", "simulator", *words, "-d", drafter_dir, "--tolerance", 1e9, "--out", tmp_path / "out")
+    assert found.exit_code == 0, found.output
+    assert found.stdout == (tmp_path / "out" / "report.md").read_text()
+    rows = json.loads((tmp_path / "out" / "report.json").read_text())["rows"]
+    assert [row["policy"] for row in rows] == ["fixed:0", "fixed:2", "fixed", "async"]
+    assert all(row["steps"] == row["simulated_steps"] for row in rows if row["policy"].startswith("fixed"))
+    again = ("--traces", tmp_path / "out" / "answers.jsonl", "--costs", tmp_path / "out" / "profile.json")
+    result = dspark("simulate", *again, "--concurrency", 2, "--rounds", 1, "--block-size", 4, "-p", "fixed")
+    assert result.exit_code == 0, result.output
+    assert "3 recorded answers" in result.stdout
+
+
+def test_check_simulator_fails_where_it_is_off(on_target: Dspark, drafter_dir: Path, tmp_path: Path) -> None:
+    """With a profile of another machine."""
+    (tmp_path / "some.jsonl").write_text('{"prompt": "abcabc"}\n')
+    (tmp_path / "slow.json").write_text(read_curve("step=900,row=1").cost_model("slow").to_json())
+    words = ("--prompts", tmp_path / "some.jsonl", "--max-tokens", 4, "--repeats", 1, "--concurrency", 1, "-p", "fixed")
+    result = on_target("check", "simulator", *words, "-d", drafter_dir, "--costs", tmp_path / "slow.json")
+    assert result.exit_code == 1
+    assert "simulated throughput of 'fixed', 1 at a time, is off by -" in one_line(result)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--policy", "oracle"), "the oracle cannot run in a real engine"),
+        (("--repeats", "0"), "concurrency and repeats must be at least 1"),
+        (("--costs", "nowhere.json"), "cannot read the profile nowhere.json"),
+        (("--drafter", "none"), "drafter 'none' drafts nothing for tiny-target"),
+    ],
+)
+def test_check_simulator_bad_input(on_target: Dspark, words: tuple[str, ...], message: str) -> None:
+    assert message in one_line(on_target("check", "simulator", *words))

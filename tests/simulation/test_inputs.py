@@ -237,7 +237,8 @@ def recorded(**changes: object) -> RecordedText:
         "answer": 5,
         "max_tokens": 8,
         "by": "place",
-        "accepted": np.array([2, 1, 0, 3]),
+        "proposed": np.array([2, 2, 0, 2]),
+        "accepted": np.array([2, 1, 0, 0]),
         "confidence": np.full((4, 2), 0.5),
     }
     return RecordedText(**(fields | changes))
@@ -246,11 +247,17 @@ def recorded(**changes: object) -> RecordedText:
 class TestRecordings:
     def test_by_place_and_by_round(self):
         place = recorded()
-        turn = recorded(by="round", accepted=np.array([1, 0]), confidence=np.array([[0.9, 0.8], [0.2, 0.1]]))
+        turn = recorded(
+            by="round",
+            proposed=np.array([2, 2]),
+            accepted=np.array([1, 0]),
+            confidence=np.array([[0.9, 0.8], [0.2, 0.1]]),
+        )
         texts = RecordedTexts((place, turn), 2, np.array([1, 0, 1]))
         assert texts.lengths.answer.tolist() == [5, 5, 5]
         blocks = texts.blocks(np.array([0, 1, 2]), np.array([4, 2, 1]), np.array([3, 1, 0]))
         assert blocks.would_accept.tolist() == [0, 1, 1]
+        assert blocks.proposed.tolist() == [2, 2, 2]
         assert blocks.confidence.tolist() == [[0.2, 0.1], [0.5, 0.5], [0.9, 0.8]]
 
     def test_a_recording_is_repeated(self):
@@ -273,7 +280,9 @@ class TestRecordings:
         [
             ({"by": "token"}, "got 'token'"),
             ({"answer": 9}, "needs 8 blocks or more, got 4"),
-            ({"accepted": np.array([-1, 0, 0, 0])}, "must be >= 0"),
+            ({"accepted": np.array([-1, 0, 0, 0])}, "from 0 to the proposed ones"),
+            ({"accepted": np.array([2, 2, 1, 0])}, "from 0 to the proposed ones"),
+            ({"proposed": np.array([2, 2])}, "from 0 to the proposed ones"),
             ({"confidence": np.zeros((3, 2))}, r"confidence must be \[4, G\], got \[3, 2\]"),
         ],
     )

@@ -14,6 +14,7 @@ from dspark.cli.bench_train import bench_train
 from dspark.cli.calibrate import calibrate
 from dspark.cli.chat import chat
 from dspark.cli.check import check_app
+from dspark.cli.check_simulator import check_simulator
 from dspark.cli.data import data_app
 from dspark.cli.demo import demo
 from dspark.cli.eval import evaluate
@@ -71,6 +72,7 @@ def _make_app() -> typer.Typer:
     made.command("serve", cls=ServeCommand)(serve)
     bench_app.command("serve")(bench_serve)
     bench_app.command("train")(bench_train)
+    check_app.command("simulator")(check_simulator)
     for name, group in (("bench", bench_app), ("check", check_app), ("data", data_app)):
         made.add_typer(group, name=name)
     return made

@@ -15,6 +15,8 @@ from dspark.simulation.report import SimulationReport
 from dspark.simulation.sweep import PLAIN, Load, SimulatedRow, Sweep, closed_loads, frontier_gain, matched_gain
 from dspark.simulation.texts import Blocks, Lengths, Texts
 from dspark.simulation.traffic import LengthLaw, Traffic, read_acceptance
+from dspark.simulation.validation import Compared, ValidationPlan, profile, record, validate
+from dspark.simulation.validation_report import ValidationReport
 
 __all__ = [
     "ACCELERATOR",
@@ -24,6 +26,7 @@ __all__ = [
     "Blocks",
     "ClosedLoop",
     "Cluster",
+    "Compared",
     "ConfidenceLaw",
     "Course",
     "CurveShape",
@@ -43,18 +46,23 @@ __all__ = [
     "Sweep",
     "Texts",
     "Traffic",
+    "ValidationPlan",
+    "ValidationReport",
     "Window",
     "closed_loads",
     "frontier_gain",
     "matched_gain",
     "open_load",
     "plot_simulation",
+    "profile",
     "read_acceptance",
     "read_costs",
     "read_curve",
     "read_recordings",
+    "record",
     "simulate",
     "steady",
+    "validate",
     "whole",
     "write_recordings",
 ]

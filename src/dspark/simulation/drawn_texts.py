@@ -154,7 +154,11 @@ class DrawnTexts:
         """See :class:`~dspark.simulation.texts.Texts`."""
         places = (self._starts[texts] + outputs)[:, None] + self._slots
         hits = self._bar[places] < self._ease[places] + self._shift
-        return Blocks(would_accept=_leading(hits), confidence=self._confidence(places))
+        return Blocks(
+            proposed=np.full(len(texts), self.block_size),
+            would_accept=_leading(hits),
+            confidence=self._confidence(places),
+        )
 
     def _confidence(self, places: Ints) -> Floats | None:
         law = self._law.confidence

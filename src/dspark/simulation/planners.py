@@ -30,11 +30,13 @@ class StepPlan:
     """What is drafted and verified in a step. R requests that decode in it.
 
     Attributes:
+        wanted: [R] tokens that the drafter is asked for; prompts get the rows that are left.
         proposed: [R] drafted tokens.
         verified: [R] drafts that go to the target.
         stated: [R, G] survivals that the confidence head stated, below 0 past the blocks; None without one.
     """
 
+    wanted: Ints
     proposed: Ints
     verified: Ints
     stated: Floats | None = None
@@ -78,11 +80,12 @@ class PolicyPlanner:
 
     def plan(self, view: StepView, wanted: Ints, blocks: Blocks) -> StepPlan:
         """See :class:`Planner`."""
-        if not wanted.any():
-            return StepPlan(proposed=wanted, verified=wanted)
-        reveal = Reveal(wanted, blocks.confidence)
+        proposed = np.minimum(wanted, blocks.proposed)
+        if not proposed.any():
+            return StepPlan(wanted=wanted, proposed=proposed, verified=proposed)
+        reveal = Reveal(proposed, blocks.confidence)
         self._policy.admit(reveal)
-        return StepPlan(proposed=wanted, verified=reveal.lengths, stated=reveal.close())
+        return StepPlan(wanted=wanted, proposed=proposed, verified=reveal.lengths, stated=reveal.close())
 
     def outcome(self, outcome: StepOutcome) -> None:
         """See :class:`Planner`."""
@@ -106,7 +109,7 @@ class OraclePlanner:
     def plan(self, view: StepView, wanted: Ints, blocks: Blocks) -> StepPlan:
         """See :class:`Planner`."""
         lengths = oracle_lengths(np.minimum(blocks.would_accept, wanted), view, self._costs)
-        return StepPlan(proposed=lengths, verified=lengths)
+        return StepPlan(wanted=lengths, proposed=lengths, verified=lengths)
 
     def outcome(self, outcome: StepOutcome) -> None:
         """Nothing to learn."""

@@ -8,7 +8,7 @@ first. With the policy that recorded (whole blocks), the recording is repeated a
 to be alike within an answer, which rounds behind a rejection are not quite.
 
 The file is JSON lines, one answer each: ``{"prompt": tokens, "answer": tokens, "max_tokens": limit, "by": "place" or
-"round", "accepted": [..], "confidence": [[..], ..] or null}``.
+"round", "proposed": [..], "accepted": [..], "confidence": [[..], ..] or null}``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class RecordedText:
     Attributes:
         prompt, answer, max_tokens: its lengths in tokens.
         by: what a block belongs to.
+        proposed: [N] drafts of each block.
         accepted: [N] drafts that were, or would have been, accepted.
         confidence: [N, G] what the confidence head said; None without one. A block shorter than G says 0 of the rest.
 
@@ -48,6 +49,7 @@ class RecordedText:
     answer: int
     max_tokens: int
     by: By
+    proposed: Ints
     accepted: Ints
     confidence: Floats | None
 
@@ -63,8 +65,8 @@ class RecordedText:
         shape = None if self.confidence is None else self.confidence.shape
         if shape is not None and (len(shape) != 2 or shape[0] != len(self.accepted)):
             raise InputError(f"confidence must be [{len(self.accepted)}, G], got {list(shape)}")
-        if self.accepted.min(initial=0) < 0:
-            raise InputError("accepted drafts must be >= 0")
+        if self.proposed.shape != self.accepted.shape or ((self.accepted < 0) | (self.accepted > self.proposed)).any():
+            raise InputError("accepted drafts must be from 0 to the proposed ones, block by block")
 
     @classmethod
     def of_rounds(cls, rounds: Rounds, *, prompt: int, answer: int, max_tokens: int) -> RecordedText:
@@ -79,6 +81,7 @@ class RecordedText:
             answer=answer,
             max_tokens=max_tokens,
             by="round",
+            proposed=(~np.isnan(rounds.confidence)).sum(axis=1),
             accepted=rounds.accepted,
             confidence=np.nan_to_num(rounds.confidence, nan=0.0),
         )
@@ -87,7 +90,8 @@ class RecordedText:
         """One line."""
         confidence = None if self.confidence is None else np.round(self.confidence, 5).tolist()
         fields = {"prompt": self.prompt, "answer": self.answer, "max_tokens": self.max_tokens, "by": self.by}
-        return json.dumps(fields | {"accepted": self.accepted.tolist(), "confidence": confidence}, allow_nan=False)
+        blocks = {"proposed": self.proposed.tolist(), "accepted": self.accepted.tolist(), "confidence": confidence}
+        return json.dumps(fields | blocks, allow_nan=False)
 
     @classmethod
     def from_json(cls, line: str) -> RecordedText:
@@ -104,6 +108,7 @@ class RecordedText:
                 answer=int(raw["answer"]),
                 max_tokens=int(raw["max_tokens"]),
                 by=raw["by"],
+                proposed=np.array(raw["proposed"], np.int64),
                 accepted=np.array(raw["accepted"], np.int64),
                 confidence=None if confidence is None else np.array(confidence, np.float64),
             )
@@ -136,7 +141,8 @@ class RecordedTexts:
         counts = np.array([len(answer.accepted) for answer in answers])
         self._starts, self._counts = np.cumsum(counts) - counts, np.maximum(counts, 1)
         self._by_round = np.array([answer.by == "round" for answer in answers])
-        self._accepted = np.concatenate([answer.accepted for answer in answers])
+        self._proposed = np.concatenate([answer.proposed for answer in answers]).clip(max=block_size)
+        self._accepted = np.concatenate([answer.accepted for answer in answers]).clip(max=block_size)
         self._confidence: Floats | None = None
         if width is not None:
             joined = np.concatenate([answer.confidence for answer in answers if answer.confidence is not None])
@@ -158,7 +164,8 @@ class RecordedTexts:
         entries = np.where(self._by_round[answers], rounds % self._counts[answers], outputs - 1)
         places = self._starts[answers] + entries
         return Blocks(
-            would_accept=np.minimum(self._accepted[places], self.block_size),
+            proposed=self._proposed[places],
+            would_accept=self._accepted[places],
             confidence=None if self._confidence is None else self._confidence[places],
         )
 

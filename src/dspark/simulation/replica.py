@@ -9,7 +9,7 @@ import numpy as np
 
 from dspark.core import InputError
 from dspark.scheduling import CostModel, SlotBook, StepOutcome, StepView, drafts_within, prefill_chunks
-from dspark.scheduling.step_view import Ints
+from dspark.scheduling.step_view import Floats, Ints
 from dspark.simulation.history import Recorder
 from dspark.simulation.planners import Planner, StepPlan
 from dspark.simulation.running import Running
@@ -51,6 +51,7 @@ class _Step:
         accepted: [R] drafts that will be kept.
         filling: places of the others.
         chunks: prompt rows of each of them.
+        context: mean number of keys that its rows see.
         seconds: of drafting, and of the rest.
     """
 
@@ -60,6 +61,7 @@ class _Step:
     accepted: Ints
     filling: Ints
     chunks: Ints
+    context: float
     seconds: tuple[float, float]
 
     @property
@@ -159,11 +161,12 @@ class Replica:
         chunks = np.array(prefill_chunks(waits, room - int(limits.sum())), np.int64)
         view = self._view(decoding, limits, filling, chunks)
         if not len(decoding):
-            plan, accepted = StepPlan(proposed=limits, verified=limits), limits
+            plan, accepted = StepPlan(wanted=limits, proposed=limits, verified=limits), limits
         else:
             plan, accepted = self._plan(view, decoding)
-            chunks = np.array(prefill_chunks(waits, room - int(plan.proposed.sum())), np.int64)
+            chunks = np.array(prefill_chunks(waits, room - int(plan.wanted.sum())), np.int64)
         rows = len(decoding) + int(plan.verified.sum()) + int(chunks.sum())
+        context = self._keys(decoding, plan.verified, filling, chunks) / rows
         return _Step(
             view=view,
             plan=plan,
@@ -171,23 +174,27 @@ class Replica:
             accepted=accepted,
             filling=filling,
             chunks=chunks,
-            seconds=(self._draft_seconds(plan), float(self._costs.verify.at(rows, view.context))),
+            context=context,
+            seconds=(self._draft_seconds(plan), float(self._costs.verify.at(rows, context))),
         )
 
     def _view(self, decoding: Ints, limits: Ints, filling: Ints, chunks: Ints) -> StepView:
-        running = self._running
-        keys = (running.column("prompt") + running.column("outputs"))[decoding].sum()
-        done = (running.column("prompt") - running.column("to_prefill"))[filling]
-        keys = keys + (chunks * (done + (chunks + 1) / 2)).sum()
-        rows = len(decoding) + int(chunks.sum())
+        running, prefill = self._running, int(chunks.sum())
         return StepView(
             step=self._count,
             slots=running.column("slot")[decoding],
             generations=running.column("generation")[decoding],
             limits=limits,
-            num_prefill_rows=int(chunks.sum()),
-            context=float(keys) / max(rows, 1),
+            num_prefill_rows=prefill,
+            context=self._keys(decoding, np.zeros_like(limits), filling, chunks) / (len(decoding) + prefill),
         )
+
+    def _keys(self, decoding: Ints, verified: Ints, filling: Ints, chunks: Ints) -> float:
+        """Keys that all rows see together, each one itself and what is before it."""
+        running = self._running
+        before = (running.column("prompt") + running.column("outputs"))[decoding] - 1
+        done = (running.column("prompt") - running.column("to_prefill"))[filling]
+        return float(_seen(before, 1 + verified).sum() + _seen(done, chunks).sum())
 
     def _plan(self, view: StepView, decoding: Ints) -> tuple[StepPlan, Ints]:
         """The plan, and what will be accepted of it."""
@@ -226,7 +233,7 @@ class Replica:
                 accepted=step.accepted,
                 stated=step.plan.stated,
                 rows=step.rows,
-                context=step.view.context,
+                context=step.context,
                 verify_seconds=verify,
                 draft_seconds=draft,
             )
@@ -243,3 +250,8 @@ class Replica:
         running.column("outputs")[started] = 1
         self._recorder.started(running.column("text")[started], now)
         return len(started)
+
+
+def _seen(before: Ints, rows: Ints) -> Floats:
+    """[n] keys that runs of rows see, each run behind so many keys."""
+    return rows * (before + (rows + 1) / 2)

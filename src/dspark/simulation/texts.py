@@ -21,10 +21,12 @@ class Blocks:
     """Blocks drafted for R requests in a step, G slots each.
 
     Attributes:
-        would_accept: [R] how many drafts would be kept if all were verified, 0 .. G.
+        proposed: [R] drafts that there are if as many as possible are wanted, 0 .. G.
+        would_accept: [R] how many would be kept if all were verified, at most ``proposed``.
         confidence: [R, G] what the confidence head says of each; None without one.
     """
 
+    proposed: Ints
     would_accept: Ints
     confidence: Floats | None
 
