@@ -32,7 +32,7 @@ def record_answers(
 
 
 def _recorded(
-    prompt: Ids, text: Ids, stats: CompletionStats, max_tokens: int, block: int, has_confidence: bool
+    prompt: Ids, text: tuple[int, ...], stats: CompletionStats, max_tokens: int, block: int, has_confidence: bool
 ) -> RecordedText:
     proposed = np.zeros(len(text) - 1, np.int64)
     confidence = np.zeros((len(text) - 1, block))
