@@ -1,6 +1,6 @@
 # Two commands for a fresh machine: `make demo` and `make test`. Everything they install lives in .venv.
 .NOTPARALLEL:
-.PHONY: help demo test drafter venv format lint types walls unit lock clean
+.PHONY: help demo test drafter venv format lint types walls unit browser lock clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -46,6 +46,9 @@ walls: venv ## import walls between the rooms
 
 unit: venv ## the tests alone, for example: make unit ARGS='tests/verify -x'
 	@$(BIN)/pytest $(ARGS)
+
+browser: venv ## the tests of the server's page in headless Chromium, which must be installed
+	@scripts/browser.sh $(ARGS)
 
 lock: venv ## resolve requirements/lock.txt anew (UPGRADE=1: to the newest versions)
 	@scripts/lock.sh

@@ -9,7 +9,21 @@ from pathlib import Path
 
 import pytest
 
-TARGETS = ["help", "demo", "test", "drafter", "venv", "format", "lint", "types", "walls", "unit", "lock", "clean"]
+TARGETS = [
+    "help",
+    "demo",
+    "test",
+    "drafter",
+    "venv",
+    "format",
+    "lint",
+    "types",
+    "walls",
+    "unit",
+    "browser",
+    "lock",
+    "clean",
+]
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make on this machine")
 
 

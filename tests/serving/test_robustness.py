@@ -276,7 +276,7 @@ def test_shutting_down_ends_streams_cleanly(seconds: float) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_readers_are_told_when_the_engine_dies(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(*unused: object) -> None:
+    def dies(*unused: object, **more: object) -> None:
         raise RuntimeError("on purpose")
 
     with live(tiny_llm("none")) as running:
@@ -285,4 +285,4 @@ def test_readers_are_told_when_the_engine_dies(stream: bool, monkeypatch: pytest
         answer = httpx.post(running.url + CHAT, json=body(max_tokens=50, stream=stream), timeout=20)
         assert answer.status_code == (200 if stream else 503)
         assert '"error"' in answer.text
-        assert not running.service.loop.alive
+        wait_for(lambda: not running.service.loop.alive)  # readers are told first

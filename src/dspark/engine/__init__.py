@@ -4,7 +4,15 @@ from dspark.engine.choice import shipped_drafter
 from dspark.engine.core import EngineCore
 from dspark.engine.llm import LLM
 from dspark.engine.options import EngineOptions
-from dspark.engine.outputs import CompletionOutput, CompletionStats, RequestOutput, RoundTrace, StepOutput, StepStats
+from dspark.engine.outputs import (
+    CompletionOutput,
+    CompletionStats,
+    RequestOutput,
+    RoundStats,
+    RoundTrace,
+    StepOutput,
+    StepStats,
+)
 from dspark.engine.scheduling_state import OperatingPoint, SchedulingState
 
 __all__ = [
@@ -15,6 +23,7 @@ __all__ = [
     "EngineOptions",
     "OperatingPoint",
     "RequestOutput",
+    "RoundStats",
     "RoundTrace",
     "SchedulingState",
     "StepOutput",

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 from dspark.serving.errors import ApiError, bad_request
 from dspark.serving.guards import BodyLimit, Keys
 from dspark.serving.info_routes import info_routes
+from dspark.serving.page_routes import add_page
 from dspark.serving.routes import generation_routes
 from dspark.serving.service import Service
 
@@ -32,6 +33,7 @@ def make_app(service: Service) -> FastAPI:
     app = FastAPI(title="dspark", version=version("dspark"), lifespan=lifespan)
     app.include_router(generation_routes(service))
     app.include_router(info_routes(service))
+    add_page(app)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(Exception, _failed)

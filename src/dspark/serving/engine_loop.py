@@ -43,6 +43,7 @@ class EngineLoop:
         self._closing = self._ending = False
         self._failures = 0
         self._pace = Pace()
+        metrics.watch(lambda: len(self._room), self._users)
         self._thread = threading.Thread(target=self._run, name="dspark-engine", daemon=True)
 
     def start(self) -> None:
@@ -97,6 +98,11 @@ class EngineLoop:
             self._lock.notify()
         if self.alive:
             await asyncio.to_thread(self._thread.join)
+
+    def _users(self) -> int:
+        """Clients that wait or are being answered (any thread)."""
+        with self._lock:
+            return len({ticket.client for ticket in (*self._room, *self._active.values())})
 
     def _run(self) -> None:
         try:
@@ -172,7 +178,7 @@ class EngineLoop:
             self._recover(error)
             return
         self._failures = 0
-        self._metrics.step(self._core.last_step, self._core.pool_stats(), len(self._room))
+        self._metrics.step(self._core.last_step, self._core.pool_stats(), busy=self._core.has_unfinished())
         for output in outputs:
             self._deliver(output)
 

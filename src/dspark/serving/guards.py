@@ -22,7 +22,7 @@ async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) ->
 
 
 class Keys:
-    """Lets in who sends one of the keys as a bearer token; health is for everyone.
+    """Lets in who sends one of the keys as a bearer token; health is for everyone, and so are the files of the page.
 
     Keys are compared as digests and all of them, so that time tells nothing.
 
@@ -37,7 +37,7 @@ class Keys:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, and go on."""
-        if scope["type"] != "http" or not self._digests or scope["path"].startswith("/health") or self._knows(scope):
+        if scope["type"] != "http" or not self._digests or _is_open(scope["path"]) or self._knows(scope):
             await self._app(scope, receive, send)
         else:
             message = "the API key is missing or wrong; send 'Authorization: Bearer KEY'"
@@ -49,6 +49,10 @@ class Keys:
         digest = hashlib.sha256(key.strip()).digest()
         found = [hmac.compare_digest(digest, known) for known in self._digests]
         return any(found) and kind.lower() == b"bearer"
+
+
+def _is_open(path: str) -> bool:
+    return path == "/" or path.startswith(("/health", "/page/"))
 
 
 def _digest(key: str) -> bytes:

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 
-from dspark.serving.chat_prompt import render_chat
+from dspark.serving.chat_prompt import render_chat, template_of
 from dspark.serving.errors import ApiError, bad_request
 from dspark.serving.schema import DetokenizeRequest, TokenizeRequest
 from dspark.serving.service import Service
@@ -75,6 +75,7 @@ def info_routes(service: Service) -> APIRouter:
             "target": service.llm.loaded.source,
             "drafter": core.drafter.name,
             "policy": core.policy.name,
+            "chat": bool(template_of(service.llm.loaded.tokenizer)),
         }
 
     return router

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 
 from dspark.engine import CompletionOutput, StepStats
 from dspark.kvcache import PoolStats
+from dspark.scheduling import StepCosts
+from dspark.serving.draft_metrics import DraftMetrics
+from dspark.serving.profile_metrics import ProfileMetrics
 from dspark.serving.ticket import Ticket
 
 _PREFIX = "dspark"
@@ -16,7 +19,6 @@ _STEP = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0,
 _LATENCY = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_LENGTHS = tuple(range(17))
 
 
 class Metrics:
@@ -29,11 +31,13 @@ class Metrics:
         self._activities = [step.labels(name) for name in ("draft", "verify", "sample", "host")]
         self._rows = spread("step_rows", "Target rows of a step.", _ROWS)
         self._prefill_rows = count("prefill_rows", "Target rows that were prompt tokens.")
-        self._verify_length = spread("verify_length_tokens", "Drafts verified, per answer and step.", _LENGTHS)
+        self._rounds = count("rounds", "Times that a step continued an answer.")
+        self._drafts = DraftMetrics(self.registry, _PREFIX)
         self._tokens = count("generated_tokens", "Tokens added to answers.")
         self._running = gauge("running_answers", "Answers that hold KV pages.")
         self._waiting = gauge("waiting_answers", "Answers that the engine has no room for yet.")
         self._queue = gauge("queued_requests", "Requests that wait for the engine.")
+        self._users = gauge("users", "Clients with a request that waits or is being answered.")
         pages = gauge("kv_pages", "Pages of the KV pool.", "state")
         self._pages = {name: pages.labels(name) for name in ("used", "cached", "free")}
         self.refused = count("refused_requests", "Requests refused because the queue was full.")
@@ -42,20 +46,35 @@ class Metrics:
         self._prompt_tokens = count("prompt_tokens", "Prompt tokens of ended answers.")
         self._cached_tokens = count("cached_prompt_tokens", "Those found in the prefix cache.")
         self._preemptions = count("preemptions", "Times that an answer lost its pages for a while.")
-        self._rounds = count("rounds", "Steps that continued an answer.")
-        self._drafted = count("drafted_tokens", "Tokens proposed.")
-        self._verified = count("verified_tokens", "Drafts verified, by position.", "position")
-        self._reached = count("reached_tokens", "Those with all earlier ones accepted.", "position")
-        self._accepted = count("accepted_tokens", "Drafts accepted, by position.", "position")
         self.queue_seconds = spread("queue_seconds", "Wait for the engine.", _LATENCY)
         self._first = spread("first_token_seconds", "Arrival to first token.", _LATENCY)
         self._each = spread("per_token_seconds", "Mean time per further token.", _PER_TOKEN)
         self._whole = spread("request_seconds", "Arrival to the end of an answer.", _LATENCY)
         self._last: StepStats | None = None
 
-    def step(self, stats: StepStats, pool: PoolStats, queued: int) -> None:
-        """Note a step."""
-        self._queue.set(queued)
+    def watch(self, queued: Callable[[], int], users: Callable[[], int]) -> None:
+        """Say where to look for how many wait, and for how many clients there are."""
+        self._queue.set_function(queued)
+        self._users.set_function(users)
+
+    def describe(self, facts: Mapping[str, str]) -> None:
+        """Show facts that stay as they are."""
+        Info("server", "What this server is.", namespace=_PREFIX, registry=self.registry).info(dict(facts))
+
+    def profile(self, costs: StepCosts, max_rows: int, context: Callable[[], float]) -> None:
+        """Show what the policy expects steps to cost."""
+        self.registry.register(ProfileMetrics(costs, max_rows, context, _PREFIX))
+
+    def step(self, stats: StepStats, pool: PoolStats, *, busy: bool) -> None:
+        """Note a step.
+
+        Args:
+            stats: of the latest step; the same again if there was none since.
+            pool: pages after it.
+            busy: whether anything is left to do; if not, nothing runs, whatever the latest step said.
+        """
+        self._running.set(stats.running if busy else 0)
+        self._waiting.set(stats.waiting if busy else 0)
         for name, pages in self._pages.items():
             pages.set(getattr(pool, name))
         if stats is self._last:
@@ -66,11 +85,9 @@ class Metrics:
             activity.observe(seconds)
         self._rows.observe(stats.rows)
         self._prefill_rows.inc(stats.prefill_rows)
-        for length in stats.verify_lens:
-            self._verify_length.observe(length)
+        self._rounds.inc(len(stats.rounds))
+        self._drafts.step(stats.verify_lens, stats.rounds)
         self._tokens.inc(stats.committed)
-        self._running.set(stats.running)
-        self._waiting.set(stats.waiting)
 
     def answered(self, ticket: Ticket, done: CompletionOutput) -> None:
         """Note an answer that ended."""
@@ -79,15 +96,6 @@ class Metrics:
         self._prompt_tokens.inc(stats.prompt_tokens)
         self._cached_tokens.inc(stats.cached_tokens)
         self._preemptions.inc(stats.preemptions)
-        self._rounds.inc(stats.rounds)
-        self._drafted.inc(stats.drafted)
-        for counter, counts in (
-            (self._verified, stats.verified_at),
-            (self._reached, stats.reached_at),
-            (self._accepted, stats.accepted_at),
-        ):
-            for position, count in enumerate(counts):
-                counter.labels(position).inc(count)
         self._whole.observe(time.monotonic() - ticket.created)
         if stats.first_token_seconds is not None and ticket.admitted is not None:
             self._first.observe(ticket.admitted - ticket.created + stats.first_token_seconds)

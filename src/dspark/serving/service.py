@@ -51,6 +51,8 @@ class Service:
         core, tokenizer, metrics = llm.engine, llm.loaded.tokenizer, Metrics()
         texts = Texts(tokenizer)
         template = template_of(tokenizer)
+        model = settings.served_model_name or llm.loaded.name
+        metrics.describe({"model": model, "drafter": core.drafter.name, "policy": core.policy.name})
         return cls(
             llm=llm,
             settings=settings,
@@ -58,7 +60,7 @@ class Service:
             loop=EngineLoop(core, max_queue=settings.max_queue, metrics=metrics),
             texts=texts,
             grammars=Grammars(texts.tokenizer, core.target.facts.vocab_size, core.eos_ids),
-            model=settings.served_model_name or llm.loaded.name,
+            model=model,
             tools=ToolSyntax.of(template),
             thinks=thinks(template),
         )
