@@ -113,6 +113,15 @@ def test_the_cost_curve_is_the_one_at_the_present_context() -> None:
     assert values(metrics.exposition())[name, "8"] == pytest.approx(0.04)
 
 
+def test_a_server_that_plans_with_costs_shows_them() -> None:
+    with live(confident_llm(TALK, policy="async", costs=costs())) as running:
+        name = "dspark_profile_step_seconds"
+        before = values(httpx.get(running.url + "/metrics").text)
+        assert before[name, "8"] == pytest.approx(0.02)
+        httpx.post(running.url + CHAT, json=body(messages=TALK, max_tokens=100), timeout=60)
+        assert values(httpx.get(running.url + "/metrics").text)[name, "8"] > 0.025, "the context has grown"
+
+
 def exported(drafting: Live) -> set[str]:
     """Every name that a server can show."""
     text = httpx.get(drafting.url + "/metrics").text

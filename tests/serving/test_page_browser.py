@@ -12,6 +12,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from .test_metrics import costs
 from .test_robustness import body, raw
 from .tiny import Live, confident_llm, live, tiny_llm, wait_for
 
@@ -157,6 +158,16 @@ def test_the_live_view_of_a_busy_server(chromium: Any, confident: Live) -> None:
         stop.set()
         for client in clients:
             client.join()
+
+
+def test_the_cost_curve_and_where_the_server_stands_on_it(chromium: Any) -> None:
+    llm = confident_llm(TALK, policy="async", costs=costs())
+    with live(llm) as running, opened(chromium, running.url + "#live") as page:
+        httpx.post(f"{running.url}/v1/chat/completions", json=body(messages=TALK, max_tokens=60), timeout=60)
+        page.locator("#chart-cost svg .point").wait_for()
+        assert re.search(
+            r"now \d+\.\d rows take \d+\.\d ms", page.locator("#chart-cost svg").get_attribute("aria-label")
+        )
 
 
 def test_a_busy_server_and_a_bad_request_are_explained(chromium: Any) -> None:

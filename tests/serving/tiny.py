@@ -81,7 +81,7 @@ def confident_llm(*conversations: list[Any], max_tokens: int = 120, **options: A
         for answer in plain.chat(list(conversations), SamplingParams(temperature=0, max_tokens=max_tokens))
     ]
     longest = max(map(len, texts))
-    return tiny_llm(SureOracle(texts, VOCAB, wrong_at=range(0, longest, 7)), **options)
+    return tiny_llm(SureOracle(texts, VOCAB, wrong_at=range(0, longest, 7)), **{"policy": "fixed"} | options)
 
 
 class Live:

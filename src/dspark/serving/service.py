@@ -6,7 +6,7 @@ import secrets
 import time
 from dataclasses import dataclass, field
 
-from dspark.engine import LLM
+from dspark.engine import LLM, EngineCore
 from dspark.serving.chat_prompt import template_of, thinks
 from dspark.serving.engine_loop import EngineLoop
 from dspark.serving.errors import ApiError
@@ -53,6 +53,8 @@ class Service:
         template = template_of(tokenizer)
         model = settings.served_model_name or llm.loaded.name
         metrics.describe({"model": model, "drafter": core.drafter.name, "policy": core.policy.name})
+        if llm.costs is not None:
+            metrics.profile(llm.costs, core.options.max_batch_rows, lambda: _context(core))
         return cls(
             llm=llm,
             settings=settings,
@@ -84,6 +86,12 @@ class Service:
         """Stop at once."""
         await self.loop.drain(0.0)
         self.texts.close()
+
+
+def _context(core: EngineCore) -> float:
+    """Mean number of keys that a row of the latest step saw."""
+    point = core.scheduling().point
+    return 0.0 if point is None else point.context
 
 
 def fresh_id(prefix: str) -> str:
