@@ -13,7 +13,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-import dspark.engine.core as core_module
+import dspark.engine.worker as worker_module
 from dspark.engine import StepOutput
 
 from .tiny import Live, live, tiny_llm, wait_for
@@ -192,7 +192,7 @@ def test_deadlines_end_waiting_and_running_requests() -> None:
 
 
 def test_a_request_without_numbers_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = core_module.judge_rows
+    inner = worker_module.judge_rows
 
     def judged(shares: Any, logits: Any, *args: Any) -> Any:
         owner = [share.sequence.request.params.seed for share in shares for _ in share.logit_rows]
@@ -200,7 +200,7 @@ def test_a_request_without_numbers_fails_alone(monkeypatch: pytest.MonkeyPatch) 
         spoiled[[seed == 13 for seed in owner]] = float("nan")
         return inner(shares, spoiled, *args)
 
-    monkeypatch.setattr(core_module, "judge_rows", judged)
+    monkeypatch.setattr(worker_module, "judge_rows", judged)
     with live(tiny_llm("ngram")) as running:
         results: dict[int, Any] = {}
 
