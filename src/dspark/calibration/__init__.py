@@ -26,7 +26,7 @@ from dspark.calibration.reliability import (
     reliability_by_position,
 )
 from dspark.calibration.rounds import RecordedRound, Rounds
-from dspark.calibration.sglang_temperatures import from_sglang_temperatures, to_sglang_temperatures
+from dspark.calibration.sglang_temperatures import from_sglang_temperatures, is_bare, to_sglang_temperatures
 from dspark.calibration.sts import GRID, MIN_ROUNDS, StsFit, check_enough, fit_sts
 from dspark.calibration.temperature_scaling import Calibration
 
@@ -57,6 +57,7 @@ __all__ = [
     "fit_sts",
     "from_sglang_temperatures",
     "head_fingerprint",
+    "is_bare",
     "mean_ece",
     "parse_artefact",
     "read_artefact",

@@ -31,6 +31,15 @@ def from_sglang_temperatures(text: str, place: str | Path = "the temperature fil
         raise InputError(f"{place} holds no temperatures as SGLang reads them: {error}") from None
 
 
+def is_bare(file: Path) -> bool:
+    """Whether a file holds temperatures without what our own artefact says of their making."""
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(raw, dict) and "temperatures" in raw and "ece_before" not in raw
+
+
 def to_sglang_temperatures(calibration: Calibration, *, dataset: str = "", num_samples: int = 0) -> str:
     """Write temperatures.
 

@@ -21,6 +21,7 @@ from dspark.cli.eval import evaluate
 from dspark.cli.exits import guarded
 from dspark.cli.generate import generate
 from dspark.cli.info import info
+from dspark.cli.profile import profile
 from dspark.cli.screen import print_whatever_comes
 from dspark.cli.serve import ServeCommand, serve
 from dspark.cli.simulate import simulate
@@ -60,7 +61,7 @@ def _setup(
     bind_threads()
 
 
-_VERBS: Sequence[Callable[..., None]] = (generate, chat, demo, info, train, calibrate, simulate)
+_VERBS: Sequence[Callable[..., None]] = (generate, chat, demo, info, train, calibrate, profile, simulate)
 
 
 def _make_app() -> typer.Typer:

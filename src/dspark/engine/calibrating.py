@@ -10,7 +10,9 @@ from dspark.calibration import (
     Calibration,
     StsArtefact,
     check_artefact,
+    from_sglang_temperatures,
     head_fingerprint,
+    is_bare,
     read_artefact,
 )
 from dspark.core import InputError
@@ -76,6 +78,8 @@ def choose_calibration(spec: str | Path | Calibration, drafter: Drafter) -> Chos
     file = beside if spec == "auto" else _file(spec)
     if file is None or (spec == "auto" and not file.exists()):
         return ChosenCalibration(notes=(UNCALIBRATED,))
+    if spec != "auto" and is_bare(file):
+        return _as_given(from_sglang_temperatures(file.read_text("utf-8"), file), drafter)
     artefact = read_artefact(file)
     check_artefact(artefact, file, drafter.block_size, None if folder is None else head_fingerprint(folder))
     return ChosenCalibration(

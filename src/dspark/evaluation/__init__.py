@@ -16,6 +16,7 @@ from dspark.evaluation.benchmarks import BENCHMARKS, load_benchmarks
 from dspark.evaluation.bootstrap import Estimate
 from dspark.evaluation.builtin_prompts import builtin_prompt_sets
 from dspark.evaluation.confidence_quality import Confidence, Quality, confidence_quality
+from dspark.evaluation.cost_report import cost_markdown, plot_costs
 from dspark.evaluation.decode import DecodePlan, Measurement, count_turns, measure_decoding
 from dspark.evaluation.decode_report import DecodeReport, make_report
 from dspark.evaluation.demo import Pair, SideBySide
@@ -96,6 +97,7 @@ __all__ = [
     "check_names",
     "check_sets",
     "confidence_quality",
+    "cost_markdown",
     "count_answers",
     "count_rounds",
     "count_texts",
@@ -120,6 +122,7 @@ __all__ = [
     "measure_decoding",
     "named_arm",
     "plain_arm",
+    "plot_costs",
     "plot_evaluation",
     "plot_report",
     "read_drafters",

@@ -58,6 +58,7 @@ def open_llm(settings: ServeSettings) -> LLM:
         drafter=settings.drafter,
         policy=settings.policy,
         calibration=settings.calibration,
+        costs=settings.costs,
         dtype=settings.dtype,
         device=settings.device,
         max_requests=settings.max_requests,

@@ -27,6 +27,7 @@ class ServeSettings(BaseSettings):
         "auto", description="async, sync, fixed, fixed:K, threshold:T, or auto: async where it can, else fixed."
     )
     calibration: str = Field("auto", description="Of the drafter's confidence: auto, off, or a file.")
+    costs: str = Field("auto", description="Of steps: auto (kept, or measured at start), or a file of dspark profile.")
     dtype: str = Field("auto", description="auto, float32, bfloat16 or float16.")
     device: str = Field("auto", description="auto, cpu, cuda.")
     max_requests: int = Field(64, ge=1, description="Most answers in progress at a time.")
