@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from dspark.cli.bench import bench_app
+from dspark.cli.bench_plan import bench_plan
 from dspark.cli.bench_serve import bench_serve
 from dspark.cli.bench_train import bench_train
 from dspark.cli.calibrate import calibrate
@@ -72,6 +73,7 @@ def _make_app() -> typer.Typer:
     made.command("eval")(evaluate)
     made.command("serve", cls=ServeCommand)(serve)
     bench_app.command("serve")(bench_serve)
+    bench_app.command("plan")(bench_plan)
     bench_app.command("train")(bench_train)
     check_app.command("simulator")(check_simulator)
     for name, group in (("bench", bench_app), ("check", check_app), ("data", data_app)):

@@ -44,6 +44,7 @@ from dspark.evaluation.lossless import (
 from dspark.evaluation.machine import Machine, this_machine
 from dspark.evaluation.margins import first_difference, logit_margin
 from dspark.evaluation.panels import can_plot
+from dspark.evaluation.plan_cost import PlanCost, plan_cost_markdown, plan_costs
 from dspark.evaluation.plot import plot_report
 from dspark.evaluation.prompts import PromptSet, check_sets, load_prompt_sets, load_prompts
 from dspark.evaluation.runs import Run, greedy, run_prompts
@@ -76,6 +77,7 @@ __all__ = [
     "Machine",
     "Measurement",
     "Pair",
+    "PlanCost",
     "PromptSet",
     "Quality",
     "Run",
@@ -122,6 +124,8 @@ __all__ = [
     "measure_decoding",
     "named_arm",
     "plain_arm",
+    "plan_cost_markdown",
+    "plan_costs",
     "plot_costs",
     "plot_evaluation",
     "plot_report",

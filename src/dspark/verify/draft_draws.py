@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dspark.verify.draw import draw
-from dspark.verify.greedy import best_tokens
+from dspark.verify.greedy import best_in_place
 from dspark.verify.row_sampling import RowSampling
 from dspark.verify.warp import warp
 
@@ -29,10 +29,10 @@ class DraftDraws:
         """See :class:`dspark.core.DraftSampler`; greedy requests in a mixed batch get one-hot rows."""
         greedy = torch.from_numpy(self._sampling.greedy)
         if self._uniforms is None or bool(greedy.all()):
-            return torch.from_numpy(best_tokens(logits)).to(logits.device), None
+            return best_in_place(logits), None
         probs = warp(logits, self._sampling)
         if bool(greedy.any()):
             rows = greedy.nonzero()[:, 0].to(logits.device)
-            best = torch.from_numpy(best_tokens(logits.index_select(0, rows))).to(logits.device)
+            best = best_in_place(logits.index_select(0, rows))
             probs.index_fill_(0, rows, 0.0)[rows, best] = 1.0
         return draw(probs, self._uniforms[:, slot]), probs
