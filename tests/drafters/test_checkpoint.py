@@ -205,6 +205,12 @@ def test_failed_save_keeps_the_old_file(folder: Path, monkeypatch: pytest.Monkey
     check_full_disk(folder, lambda: save_checkpoint(folder, other), monkeypatch)
 
 
+def test_others_may_read_what_they_may_read_elsewhere(folder: Path) -> None:
+    """The weights are as readable as the configuration: a server often runs as another user."""
+    modes = {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+    assert modes["model.safetensors"] == modes["config.json"]
+
+
 def test_config_survives_its_own_dictionary() -> None:
     config = config_of(head_type=HeadType.RNN, sliding_window=4, draft_vocab_size=10, rope_theta=5e5)
     assert DSparkConfig.from_dict(config.to_dict()) == config

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,7 @@ def write_files(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, T
         folder.mkdir(parents=True, exist_ok=True)
         save_file(stored, new[WEIGHTS_FILE], metadata={"format": "pt"})
         new[CONFIG_FILE].write_text(json.dumps(described, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        shutil.copymode(new[CONFIG_FILE], new[WEIGHTS_FILE])  # safetensors lets nobody else read what it writes
         for name, temporary in new.items():
             os.replace(temporary, folder / name)
     except (OSError, SafetensorError) as error:
