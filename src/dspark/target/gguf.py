@@ -112,6 +112,7 @@ def _save(model: PreTrainedModel, tokenizer: object, folder: Path) -> None:
             model.generation_config.save_pretrained(folder)
             tokenizer.save_pretrained(folder)  # type: ignore[attr-defined]
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        shutil.copymode(folder / "config.json", folder / "model.safetensors")  # else nobody but us could read it
     except Exception as error:  # tokenizers and safetensors raise errors of their own for a full disk
         raise OSError(str(error)) from error
 
