@@ -28,6 +28,7 @@ from dspark.scheduling import (
     make_step_policy,
     oracle_lengths,
 )
+from dspark.scheduling.step_view import LAG
 
 from .worlds import World, model, run_step, view
 
@@ -112,6 +113,19 @@ def test_a_failed_step_can_be_begun_anew() -> None:
     policy = served(PastCapacity(JAGGED, block_size=BLOCK, num_slots=SLOTS))
     first = policy.begin_step(view(6, [BLOCK] * 3))
     assert policy.begin_step(view(6, [BLOCK] * 3)).tolist() == first.tolist()
+
+
+@pytest.mark.parametrize("kind", [EarlyStop, PastCapacity])
+def test_steps_of_prompts_alone_do_not_pile_up(kind: type) -> None:
+    """Answers of one token end with their prompts, so that nothing is ever begun; costs are learnt all the same."""
+    live = LiveCosts(FLAT)
+    policy, nobody = kind(live, block_size=BLOCK, num_slots=SLOTS), np.zeros(0, np.int64)
+    counts = {"proposed": nobody, "verified": nobody, "accepted": nobody}
+    for step in range(50):
+        timed = {"rows": 8, "verify_seconds": 3 * float(FLAT.verify.at(8))}
+        policy.outcome(StepOutcome(step=step, slots=nobody, generations=nobody, **counts, **timed))
+    assert len(policy.chooser._waiting) < LAG
+    assert live.drift() > 1.5
 
 
 class TestCapacity:

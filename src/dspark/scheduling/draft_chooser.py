@@ -78,13 +78,13 @@ class DraftChooser:
         self._block = 0
 
     def outcome(self, outcome: StepOutcome) -> None:
-        """Keep a finished step until it is old enough."""
+        """Keep a finished step until it is old enough for whatever is begun from now on, which is a later one."""
         self._waiting.append(outcome)
+        self._learn_for(outcome.step + 1)
 
     def choose(self, view: StepView) -> StepDrafts:
         """Decide a step."""
-        while self._waiting and self._waiting[0].step <= view.step - LAG:
-            self._learn(self._waiting.popleft())
+        self._learn_for(view.step)
         changed = self._ledger.claim(view.slots, view.generations)
         for table in (self.acceptance, self.explorer, self._history):
             table.clear(changed)
@@ -150,6 +150,11 @@ class DraftChooser:
             seconds=draft + verify[base : base + int(lengths.sum() - forced.sum()) + 1],
             tokens=view.num_requests + float(brought),
         )
+
+    def _learn_for(self, step: int) -> None:
+        """All that may be known when a step is planned."""
+        while self._waiting and self._waiting[0].step <= step - LAG:
+            self._learn(self._waiting.popleft())
 
     def _learn(self, outcome: StepOutcome) -> None:
         """Everything that a finished step says."""
