@@ -18,7 +18,7 @@ class Blocks:
     Attributes:
         proposal: from the drafter, on its device.
         tokens: R lists of G token ids; those past ``proposal.lengths`` are meaningless.
-        confidence: [R, G] as the drafter states it; None without a confidence head.
+        confidence: [R, G] as the drafter states it, 0 where that is no number; None without a confidence head.
         trusted: the same after calibration, which is what the policy sees.
     """
 
@@ -38,11 +38,14 @@ NO_BLOCKS = Blocks(proposal=Proposal(tokens=torch.empty(0, 0, dtype=torch.int64)
 
 
 def fetch(proposal: Proposal) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-    """Token ids and confidences [R, G] in host memory: no copy on CPU, one from a device (and one wait)."""
+    """Token ids and confidences [R, G] in host memory, one copy from a device (and one wait).
+
+    A confidence that is no number is none: it becomes 0.
+    """
     tokens, confidence = proposal.tokens, proposal.confidence
     if confidence is None:
         return tokens.cpu().numpy(), None
     if tokens.device.type == "cpu":
-        return tokens.numpy(), confidence.detach().numpy().astype(np.float64)
+        return tokens.numpy(), np.nan_to_num(confidence.detach().double().numpy(), nan=0.0)
     both = torch.stack((tokens.double(), confidence.double())).cpu().numpy()  # token ids are exact in float64
-    return both[0].astype(np.int64), both[1]
+    return both[0].astype(np.int64), np.nan_to_num(both[1], nan=0.0)
