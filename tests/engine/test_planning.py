@@ -27,6 +27,7 @@ from dspark.scheduling import (
     TimeTable,
 )
 
+from .scripted import Scripted, warmed
 from .tiny import completions, drain, engine, greedy, plain, random_prompts, tiny_drafter, tiny_target
 
 VOCAB, SLOTS = 8, 6
@@ -177,6 +178,43 @@ def test_outcomes_say_what_happened() -> None:
         if outcome.block:
             assert outcome.stated is not None
             assert ((outcome.stated >= 0).sum(axis=1) == outcome.proposed).all()
+
+
+def test_a_confidence_that_is_no_number_is_none() -> None:
+    """Metrics and records add confidences up; one that is no number would spoil their sums for good."""
+    drafter = Scripted(2, lambda block, request: [float("nan"), 0.5])
+    core = warmed(FixedLength(), drafter, requests=1, steps=2)
+    (found,) = core.last_step.rounds
+    assert found.believed == (0.0, 0.5)
+
+
+@pytest.mark.parametrize("kind", [EarlyStop, PastCapacity])
+def test_steps_that_fail_after_the_next_one_was_planned(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy has begun the step after it already, and then begins the failed one anew."""
+    target = tiny_target(VOCAB)
+    watched = Watched(planned(kind))
+    core = engine(target, tiny_drafter(target), watched, max_requests=SLOTS, plan_ahead=True)
+    judge, left = core._worker.judge, []
+
+    def failing(*args: Any) -> Any:
+        left.append(0)
+        if len(left) % 2:
+            raise RuntimeError("injected")
+        return judge(*args)
+
+    monkeypatch.setattr(core._worker, "judge", failing)
+    names, texts = [core.add_request(prompt, greedy(24)) for prompt in PROMPTS], {}
+    while core.has_unfinished():
+        with pytest.raises(RuntimeError, match="injected"):
+            core.step()
+        for output in core.step():
+            core.check_integrity()
+            if output.completion is not None:
+                texts[output.request_id] = output.completion.token_ids
+    assert [texts[name] for name in names] == plain(target, PROMPTS, 24)
+    steps = [step for name, step in watched.events if name == "outcome"]
+    assert steps == list(range(len(steps)))
+    assert any(outcome.accepted.any() for outcome in watched.outcomes)
 
 
 @pytest.mark.pitfall(29)

@@ -43,7 +43,7 @@ class Outlook:
         """The step after one that is still running: what it will be if no text ends early and nobody arrives.
 
         Those that really decode in it are among those foreseen, but for a preempted text whose pages are all found
-        again, and their limits are no larger than foreseen.
+        again. Their limits may be other ones where rows are short: smaller when prompts arrive, larger when texts end.
         """
         finishing = [s for s, _ in allotment.chunks[: allotment.num_finishing]]
         going_on = [s for s in (*allotment.ready, *finishing) if not s.surely_ends]

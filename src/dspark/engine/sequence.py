@@ -51,7 +51,7 @@ class Sequence:
         token_ids: prompt and output.
         leader: the sibling whose prompt pages this one waits for; None for the first answer.
         table: its pages; empty while it waits.
-        num_computed: leading tokens whose target KV and drafter context are written.
+        num_computed: leading tokens whose target KV is written; their drafter context is too, or waits (``Upkeep``).
         round: rounds drawn so far, counter of its random numbers.
         edits: state of penalties, bias and ``min_tokens``.
         constraint: what may follow, and where the answer stands in it; None for anything.

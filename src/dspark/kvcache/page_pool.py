@@ -111,7 +111,8 @@ class PagePool:
         Args:
             table: pages of the sequence.
             token_ids: its tokens; only the first ``num_computed`` are looked at.
-            num_computed: leading tokens whose rows are written everywhere (target KV and drafter context) and final.
+            num_computed: leading tokens that are final; their rows (target KV and drafter context) are written before
+                anybody reads them.
         """
         full = num_computed // self.page_size
         if not self.prefix_cache or full <= table.num_published:
