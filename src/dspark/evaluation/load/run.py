@@ -1,4 +1,7 @@
-"""All arms take turns in short segments, load after load, so that drift of the machine cancels."""
+"""All arms take turns in short segments, load after load, so that drift of the machine cancels.
+
+Another arm begins with every load, and at every load with every repeat.
+"""
 
 from __future__ import annotations
 
@@ -122,15 +125,14 @@ class LoadTest:
             budgets: from :meth:`budgets`.
             progress: called after every segment with the seconds that were expected for all so far.
         """
-        number, done = 0, 0.0
+        done = 0.0
         for repeat in range(self.plan.repeats):
-            for point in self.points:
+            for place, point in enumerate(self.points):
                 group = []
-                for contestant in rotated(self.contestants, number):
+                for contestant in rotated(self.contestants, repeat + place):
                     group.append(self._segment(contestant, point, repeat, budgets))
                     done += budgets.seconds[point]
                     progress(round(done), f"{point.name} {contestant.name}")
-                number += 1
                 yield tuple(group)
 
     def _segment(self, contestant: Contestant, point: Point, repeat: int, budgets: Budgets) -> Segment:
