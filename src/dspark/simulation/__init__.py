@@ -1,5 +1,6 @@
 """Serving without a model: the policies of the engine, its sharing out of rows, and a clock that costs advance."""
 
+from dspark.evaluation.load.figures import ORACLE
 from dspark.simulation.arrivals import ClosedLoop, OpenLoop
 from dspark.simulation.cluster import Cluster, simulate
 from dspark.simulation.curves import ACCELERATOR, CurveShape, read_costs, read_curve
@@ -7,7 +8,6 @@ from dspark.simulation.drawn_texts import AcceptanceLaw, ConfidenceLaw, Difficul
 from dspark.simulation.figures import Course, Figures, Window, steady, whole
 from dspark.simulation.history import History
 from dspark.simulation.loads import open_load
-from dspark.simulation.planners import ORACLE
 from dspark.simulation.plots import plot_simulation
 from dspark.simulation.recorded_texts import RecordedText, RecordedTexts, read_recordings, write_recordings
 from dspark.simulation.replica import ReplicaOptions

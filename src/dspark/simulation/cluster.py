@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dspark.core import InputError
+from dspark.evaluation.load.figures import ORACLE
 from dspark.scheduling import CostModel
 from dspark.simulation.arrivals import Arrivals, ClosedLoop, OpenLoop
 from dspark.simulation.history import History, Recorder
-from dspark.simulation.planners import ORACLE, make_planner
+from dspark.simulation.planners import make_planner
 from dspark.simulation.replica import Replica, ReplicaOptions
 from dspark.simulation.texts import Texts
 

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from dspark.core import InputError
+from dspark.evaluation.load.figures import ORACLE
 from dspark.scheduling import (
     CostModel,
     LiveCosts,
@@ -20,9 +21,6 @@ from dspark.scheduling import (
 )
 from dspark.scheduling.step_view import Floats, Ints
 from dspark.simulation.texts import Blocks
-
-ORACLE = "oracle"
-"""What users write for the bound that knows the outcome."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+from dspark.evaluation.load.figures import ORACLE
 from dspark.evaluation.load.pictures import Curve, draw_frontier, draw_load, fixed_style, oracle_style, plain_style
 from dspark.evaluation.panels import Sheet
 from dspark.simulation.figures import Course
-from dspark.simulation.planners import ORACLE
 from dspark.simulation.report import SimulationReport
 from dspark.simulation.sweep import PLAIN, SimulatedRow
 

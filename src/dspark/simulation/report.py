@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from dspark.evaluation.files import as_json
+from dspark.evaluation.load.figures import ORACLE
 from dspark.evaluation.load.latency import LatencyTarget, Percentiles
 from dspark.evaluation.tables import cell, markdown_table
-from dspark.simulation.planners import ORACLE
 from dspark.simulation.sweep import PLAIN, SimulatedRow, frontier_gain, matched_gain
 
 SCHEMA = "dspark.simulation/1"

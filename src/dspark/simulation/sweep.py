@@ -9,18 +9,16 @@ import numpy as np
 
 from dspark.core import InputError
 from dspark.evaluation.load.arrivals import Stretch, arrival_times
+from dspark.evaluation.load.figures import LEAST_GAIN, ORACLE
 from dspark.evaluation.load.latency import LatencyTarget
 from dspark.simulation.arrivals import ClosedLoop, OpenLoop
 from dspark.simulation.cluster import Cluster, simulate
 from dspark.simulation.figures import Course, Figures, steady, whole
-from dspark.simulation.planners import ORACLE, make_planner
+from dspark.simulation.planners import make_planner
 from dspark.simulation.texts import Texts
 
 PLAIN = "fixed:0"
 """The policy that decodes plainly."""
-
-_LEAST_GAIN = 1.02
-"""A bound that gains less over plain decoding is too close to it for a share to mean anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +151,7 @@ def _compared(load: Load, found: dict[str, tuple[Figures, Course | None]]) -> It
     speeds = {policy: figures.tokens_per_second for policy, (figures, _) in found.items()}
     plain, bound = speeds[PLAIN], speeds.get(ORACLE, 0.0)
     for policy, (figures, course) in found.items():
-        gains = plain > 0 and bound >= _LEAST_GAIN * plain and policy not in (PLAIN, ORACLE)
+        gains = plain > 0 and bound >= LEAST_GAIN * plain and policy not in (PLAIN, ORACLE)
         yield SimulatedRow(
             load=load.name,
             users=load.users,

@@ -18,7 +18,7 @@ from dspark.evaluation.load.sample import Sample
 ORACLE = "oracle"
 """Policy of the arm that knows the outcome."""
 
-_LEAST_GAIN = 1.02
+LEAST_GAIN = 1.02
 """A bound that gains less over plain decoding is too close to it for a share to mean anything."""
 
 
@@ -115,7 +115,7 @@ class LoadFigures:
         if not bounds or arm.name in bounds:
             return None
         bound = self.ratio(point, bounds[0], PLAIN)
-        return share_of_gain(self.ratio(point, arm.name, PLAIN), bound) if bound.value >= _LEAST_GAIN else None
+        return share_of_gain(self.ratio(point, arm.name, PLAIN), bound) if bound.value >= LEAST_GAIN else None
 
     def _service(self, point: Point, arm: str) -> Bootstrapped:
         samples = self.samples(point, arm)
