@@ -42,7 +42,11 @@ class Drafter(Protocol):
         ...
 
     def observe(self, rows: CommittedRows) -> None:
-        """Take rows into the context, at their slots."""
+        """Take rows into the context, at their slots.
+
+        They may come from several steps together and in any order, each slot once; what a slot held before is void.
+        After a step that failed, the same rows may come again.
+        """
         ...
 
     def propose(self, batch: DraftBatch) -> Proposal:
