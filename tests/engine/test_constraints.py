@@ -13,6 +13,7 @@ import dspark.engine.core as core_module
 from dspark.core import InputError, RequestsFailedError, SamplingParams
 from dspark.engine.blocks import NO_BLOCKS, Blocks
 from dspark.engine.constraints import within_constraints
+from dspark.scheduling import FixedLength, StepOutcome
 from dspark.verify import ConstraintError
 
 from .test_law import Context, chi_square, conditional
@@ -112,6 +113,32 @@ def test_greedy_answers_are_those_of_plain_decoding(kind: str, options: dict) ->
         found.append([whole(outputs[key]).token_ids for key in "ab"])
     assert found[0] == found[1]
     assert found[0][0] != found[0][1]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("kind", ["vanilla", "ngram"])
+def test_a_draft_that_is_ruled_out_counts_as_rejected(kind: str, temperature: float) -> None:
+    """Left out or not: a policy that only saw what was verified of such blocks would think that all of it survives."""
+    told: list[StepOutcome] = []
+
+    class Noting(FixedLength):
+        def outcome(self, outcome: StepOutcome) -> None:
+            told.append(outcome)
+
+    target = tiny_target(VOCAB)
+    core, rejected = engine(target, make_drafter(kind, target), Noting()), 0
+    params = SamplingParams(temperature=temperature, max_tokens=40, seed=1)
+    core.add_request(PROMPT, params, constraint=Neighbours, request_id="a")
+    while core.has_unfinished():
+        (output,) = core.step()
+        rounds, outcome = core.last_step.rounds, told[-1]
+        if not rounds or not rounds[0].drafted or output.completion is not None:
+            continue
+        (verified,), (accepted,) = outcome.verified, outcome.accepted
+        assert accepted == rounds[0].accepted
+        assert verified == rounds[0].drafted if accepted == rounds[0].drafted else verified > accepted
+        rejected += rounds[0].verified == accepted < rounds[0].drafted
+    assert (rejected > 0) == (kind == "ngram" or temperature == 0.0), "left out where the residual needs no row"
 
 
 def test_a_constraint_that_fails_is_named_and_the_others_go_on() -> None:

@@ -128,7 +128,10 @@ class Planner:
         """
         rounds = decided[: len(admission.lengths)]
         rows = plan.rows([outcome.share.sequence for outcome in rounds]) if plan is not None else _NOBODY
-        counts = [(len(o.share.proposed), o.verified, o.accepted) for o in rounds]
+        counts = [
+            (len(o.share.proposed), _judged(o, length), o.accepted)
+            for o, length in zip(rounds, admission.lengths, strict=True)
+        ]
         proposed, verified, accepted = np.array(counts, np.int64).reshape(-1, 3).T
         outcome = StepOutcome(
             step=self._step,
@@ -164,6 +167,12 @@ class Planner:
         assert wanted.shape == limits.shape, f"policy {name!r} wants drafts of {wanted.shape} for {limits.shape}"
         assert ((wanted >= 0) & (wanted <= limits)).all(), f"policy {name!r} wants more drafts than there is room for"
         return Plan(view=view, places={sequence: row for row, sequence in enumerate(outlook.sequences)}, wanted=wanted)
+
+
+def _judged(outcome: Outcome, admitted: int) -> int:
+    """Drafts that were judged: those the target looked at, and one that a constraint ruled out before it could."""
+    left_out = len(outcome.share.drafts) < admitted
+    return outcome.verified + (left_out and outcome.accepted == len(outcome.share.drafts) < len(outcome.tokens))
 
 
 _NOBODY = np.zeros(0, np.int64)

@@ -56,7 +56,8 @@ class StepOutcome:
     Attributes:
         step, slots, generations: of its :class:`StepView`.
         proposed: [R] drafted tokens.
-        verified: [R] drafts the target looked at, not counting those behind a token that ended the answer.
+        verified: [R] drafts the target looked at, not counting those behind a token that ended the answer, but one that
+            a constraint ruled out in its stead: it was rejected, though it cost no row.
         accepted: [R] drafts that were kept, at most ``verified``.
         stated: [R, G] what ``Reveal.close`` of the step gave: survivals that the confidence head stated, below 0 where
             nothing was proposed; None without a confidence head.
