@@ -20,6 +20,7 @@ from dspark.serving.schema import Sampling
 from dspark.serving.service import Service, fresh_id
 from dspark.serving.streaming import SILENCE, EventStream, event, unless_gone
 from dspark.serving.ticket import Delta, Mailbox, Ticket
+from dspark.serving.tracing import NoTrace, Trace
 from dspark.serving.usage import Usage
 from dspark.verify import TokenConstraint
 
@@ -53,6 +54,7 @@ async def respond(service: Service, request: Request, body: Sampling, order: Ord
     _check(service, body, order)
     generation = Generation(service, body, order, _client(service, request))
     service.loop.submit(generation.tickets)
+    generation.begin_trace(request)
     if body.stream:
         patience = service.settings.slow_reader_seconds
         return EventStream(generation.events(), generation.close, patience=patience)
@@ -89,10 +91,22 @@ class Generation:
         self._usage = Usage(sum(map(len, order.prompts)), bool(body.dspark_usage))
         self._with_usage = bool(body.stream_options and body.stream_options.include_usage)
         self._created = int(time.time())
+        self._trace: Trace = NoTrace()
+
+    def begin_trace(self, request: Request) -> None:
+        """Note from now on what takes how long."""
+        facts: dict[str, str | int | bool] = {
+            "id": self._name,
+            "model": self._service.model,
+            "path": request.url.path,
+            "answers": sum(ticket.params.n for ticket in self.tickets),
+        }
+        self._trace = self._service.tracing.request(request.headers, facts)
 
     def close(self) -> None:
         """Nobody reads any more; what is not finished is dropped."""
         self._service.loop.cancel(self.tickets)
+        self._trace.close()
 
     async def whole(self) -> dict[str, Any]:
         """The body of an answer that is sent as a whole."""
@@ -142,6 +156,7 @@ class Generation:
     def _count(self, delta: Delta) -> None:
         if delta.completion is not None:
             self._usage.add(delta.completion)
+            self._trace.answered(self.tickets[delta.choice // self._order.params.n], delta.completion)
             stats = delta.completion.stats
             _LOG.info(
                 "%s[%d] %s prompt=%d completion=%d rounds=%d",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from dspark.serving.metrics import Metrics
 from dspark.serving.settings import ServeSettings
 from dspark.serving.texts import Texts
 from dspark.serving.tools import ToolSyntax
+from dspark.serving.tracing import NoTracing, OtelTracing, Tracing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,7 @@ class Service:
         model: name of the model for clients.
         tools: how the model writes tool calls.
         thinks: whether it can begin with thoughts.
+        tracing: makes traces of requests.
         started: wall clock, seconds.
     """
 
@@ -43,6 +46,7 @@ class Service:
     model: str
     tools: ToolSyntax
     thinks: bool
+    tracing: Tracing = field(default_factory=NoTracing)
     started: int = field(default_factory=lambda: int(time.time()))
 
     @classmethod
@@ -65,6 +69,7 @@ class Service:
             model=model,
             tools=ToolSyntax.of(template),
             thinks=thinks(template),
+            tracing=NoTracing() if settings.otel_endpoint is None else OtelTracing.to_endpoint(settings.otel_endpoint),
         )
 
     def check_model(self, name: str | None) -> None:
@@ -81,11 +86,13 @@ class Service:
         """Let what runs end, within limits, and stop."""
         await self.loop.drain(self.settings.shutdown_seconds)
         self.texts.close()
+        await asyncio.to_thread(self.tracing.close)
 
     async def close(self) -> None:
         """Stop at once."""
         await self.loop.drain(0.0)
         self.texts.close()
+        await asyncio.to_thread(self.tracing.close)
 
 
 def _context(core: EngineCore) -> float:

@@ -53,6 +53,7 @@ class ServeSettings(BaseSettings):
     keep_alive_seconds: float = Field(15.0, gt=0, description="Silence on a stream after which a comment is sent.")
     shutdown_seconds: float = Field(30.0, ge=0, description="Seconds running requests get to end on shutdown.")
     log_level: str = Field("info", description="critical, error, warning, info or debug.")
+    otel_endpoint: str | None = Field(None, description="OTLP/HTTP address that traces are sent to, path included.")
     log_prompts: bool = Field(False, description="Write prompts and answers into the log.")
 
     @field_validator("api_keys", mode="before")
