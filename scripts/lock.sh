@@ -10,7 +10,7 @@ mkdir -p build
 $tools/bin/pip --disable-pip-version-check install --quiet uv==0.13.9
 
 $tools/bin/uv pip compile pyproject.toml requirements/tools.in --extra dev --extra default-target --extra plot \
-    --extra train --extra endpoint \
+    --extra train --extra endpoint --extra otel \
     --excludes requirements/left-out.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
     --custom-compile-command 'make lock' ${UPGRADE:+--upgrade} --quiet --output-file requirements/lock.txt >/dev/null
 grep -c '==' requirements/lock.txt | sed 's/$/ packages locked/'

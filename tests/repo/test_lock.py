@@ -45,8 +45,9 @@ def test_torch_and_its_cuda_libraries_are_not_in_it(pins: dict[str, list[Version
     assert not {name for name in pins if name in {"torch", "triton"} or name.startswith(("nvidia", "cuda"))}
 
 
-NOT_LOCKED = {"hub"}
-"""Extras that no test needs: data sets of the hub are of no use without a network, and bring large packages."""
+NOT_LOCKED = {"hub", "browser"}
+"""Extras that are left out: data sets of the hub are of no use without a network, and bring large packages; what drives
+a browser is large too, and is of no use without one (make browser brings it)."""
 
 
 def test_it_covers_what_pyproject_asks_for(project: dict, pins: dict[str, list[Version]]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx2 as httpx
@@ -14,7 +16,7 @@ from dspark.serving.service import Service
 from dspark.serving.tracing import OtelTracing
 
 from .test_robustness import CHAT, body
-from .tiny import Live, settings, tiny_llm, wait_for
+from .tiny import Live, live, settings, tiny_llm, wait_for
 
 MISSING = "tracing is tested with opentelemetry-sdk (extra otel)"
 
@@ -50,6 +52,31 @@ def test_spans_of_a_request() -> None:
         assert abs(queue.end_time - prefill.start_time) < 1e6, "nanoseconds"
         assert decode.attributes["completion_tokens"] == 20
         assert decode.end_time <= request.end_time + 1e8
+
+
+def test_spans_arrive_at_an_endpoint() -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http.trace_exporter", reason=MISSING)
+    received: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *unused: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{collector.server_port}/v1/traces"
+        with live(tiny_llm("none", max_requests=2), otel_endpoint=endpoint) as running:
+            httpx.post(running.url + CHAT, json=body(max_tokens=8), timeout=60)
+        wait_for(lambda: received)  # what is left is sent when the server stops
+        collector.shutdown()
+    assert {path for path, _ in received} == {"/v1/traces"}
+    sent = b"".join(data for _, data in received)
+    assert all(name in sent for name in (b"request", b"queue", b"prefill", b"decode", b"dspark"))
 
 
 def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
