@@ -143,7 +143,10 @@ def no_steps(running: Live) -> Iterator[None]:
 def test_a_full_queue_says_when_to_come_back() -> None:
     with live(tiny_llm("none", max_requests=1), max_queue=2) as running:
         with no_steps(running):
-            held = [raw(running.port, body(max_tokens=480, stream=True)) for _ in range(3)]
+            long = body(max_tokens=480, stream=True)
+            held = [raw(running.port, long)]
+            wait_for(lambda: running.service.llm.engine.has_unfinished())
+            held += [raw(running.port, long) for _ in range(2)]
             wait_for(lambda: len(running.service.loop._room) == 2)
             refused = httpx.post(running.url + CHAT, json=body())
         assert refused.status_code == 429
