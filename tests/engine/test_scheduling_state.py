@@ -30,7 +30,7 @@ def test_a_fresh_engine() -> None:
 
 
 def test_the_last_step_and_the_drift() -> None:
-    live = LiveCosts(costs(0.0001, step=1e-5))  # far faster than any machine
+    live = LiveCosts(costs(1e-6, step=1e-4, draft=1e-6))  # far faster than any machine, and drafts pay
     core = make(PastCapacity(live, block_size=5, num_slots=SLOTS), OnlineCalibration(5), costs=live)
     for prompt, params in zip(PROMPTS, PARAMS, strict=True):
         core.add_request(prompt, params)

@@ -89,7 +89,8 @@ class DraftChooser:
         for table in (self.acceptance, self.explorer, self._history):
             table.clear(changed)
         expected = self.acceptance.survival(view.slots)
-        verify = self.costs.verify_curve(view.base_rows + int(view.limits.sum()) + self._block_size, view.context)
+        most = view.base_rows + int(view.limits.sum()) + self._block_size
+        verify = _without_prefill(self.costs.verify_curve(most, view.context), view)
         choice = self._all(view, verify) if self.options.always_draft else self._choice(expected, view, verify)
         forced = self._probe(view, choice, verify)
         return self._drafts(view, choice, forced, expected, verify)
@@ -173,3 +174,14 @@ class DraftChooser:
             self._history.push(outcome.slots, stated)
         else:
             self._history.push(outcome.slots[rows], stated[rows])
+
+
+def _without_prefill(verify: Floats, view: StepView) -> Floats:
+    """Seconds of a step, less what its prefill adds to plain decoding.
+
+    Prompts have to be computed whatever is drafted. Drafts are priced at their true place on the curve, behind the rows
+    of prefill, but the time of those is none that further tokens could make worth while.
+    """
+    if not view.num_prefill_rows or not view.num_requests:
+        return verify
+    return verify - max(float(verify[view.base_rows] - verify[view.num_requests]), 0.0)
