@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from dspark.core import CommittedRows, DraftBatch, Proposal, SamplingParams
+from dspark.core import DraftBatch, Proposal, SamplingParams
 from dspark.engine import EngineCore
 from dspark.scheduling import StepPolicy
 
-from .tiny import engine, tiny_target
+from .tiny import Contextless, engine, tiny_target
 
 Block = tuple[int, ...]
 Confidence = Callable[[Block, int], float]
@@ -19,25 +19,15 @@ Confidence = Callable[[Block, int], float]
 VOCAB = 4
 
 
-class Scripted:
+class Scripted(Contextless):
     """Proposes ``blocks[r]`` for the r-th request, in order of their prompts' first tokens."""
 
     name, has_confidence = "scripted", True
-    tap_layers: tuple[int, ...] = ()
 
     def __init__(self, block_size: int, confidence: Callable[[Block, int], Sequence[float]]) -> None:
         self.block_size, self.confidence = block_size, confidence
         self.blocks: Sequence[Block] = ()
         self.calls = 0
-
-    def context_bytes_per_page(self, page_size: int) -> int:
-        return 0
-
-    def allocate(self, num_pages: int, page_size: int) -> None:
-        pass
-
-    def observe(self, rows: CommittedRows) -> None:
-        pass
 
     def propose(self, batch: DraftBatch) -> Proposal:
         self.calls += 1

@@ -77,7 +77,22 @@ def tiny_drafter(
     return DSparkDrafter(model, target)
 
 
-class Oracle:
+class Contextless:
+    """What a drafter without a context of its own has to say about it."""
+
+    tap_layers: tuple[int, ...] = ()
+
+    def context_bytes_per_page(self, page_size: int) -> int:
+        return 0
+
+    def allocate(self, num_pages: int, page_size: int) -> None:
+        pass
+
+    def observe(self, rows: CommittedRows) -> None:
+        pass
+
+
+class Oracle(Contextless):
     """Knows whole texts beforehand, and is wrong where it is told to: every acceptance can be arranged.
 
     Args:
@@ -88,7 +103,6 @@ class Oracle:
     """
 
     name = "oracle"
-    tap_layers: tuple[int, ...] = ()
     has_confidence = False
 
     def __init__(
@@ -96,15 +110,6 @@ class Oracle:
     ) -> None:
         self.texts = [list(text) for text in texts]
         self.vocab, self.block_size, self.wrong_at = vocab, block, set(wrong_at)
-
-    def context_bytes_per_page(self, page_size: int) -> int:
-        return 0
-
-    def allocate(self, num_pages: int, page_size: int) -> None:
-        pass
-
-    def observe(self, rows: CommittedRows) -> None:
-        pass
 
     def propose(self, batch: DraftBatch) -> Proposal:
         blocks = [self._block(list(h), n) for h, n in zip(batch.histories, batch.max_lens, strict=True)]

@@ -30,7 +30,6 @@ from dspark.evaluation.eval_report import SCHEMA, EvalReport, check_baseline, ma
 from dspark.evaluation.eval_run import EvalPlan, Turn, count_answers, measure
 from dspark.evaluation.files import check_folder
 from dspark.evaluation.lossless import (
-    NEAR_TIE,
     Audit,
     AuditPart,
     AuditPlan,
@@ -42,7 +41,7 @@ from dspark.evaluation.lossless import (
     count_texts,
 )
 from dspark.evaluation.machine import Machine, this_machine
-from dspark.evaluation.margins import first_difference, logit_margin
+from dspark.evaluation.margins import NEAR_TIE, first_difference, logit_margin
 from dspark.evaluation.panels import can_plot
 from dspark.evaluation.plan_cost import PlanCost, plan_cost_markdown, plan_costs
 from dspark.evaluation.plot import plot_report

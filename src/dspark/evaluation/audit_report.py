@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dspark.evaluation.lossless import NEAR_TIE, Audit, AuditPart, Difference
+from dspark.evaluation.lossless import Audit, AuditPart, Difference
+from dspark.evaluation.margins import NEAR_TIE
 from dspark.evaluation.tables import markdown_table
 
 _HEAD = ("drafter", "batch", "prompts", "identical", "texts", "tokens")

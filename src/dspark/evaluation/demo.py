@@ -9,8 +9,8 @@ from dspark.core import InputError, SamplingParams
 from dspark.engine import StepOutput, shipped_drafter
 from dspark.evaluation.arms import Arm, Progress, make_arm, no_progress, plain_arm
 from dspark.evaluation.builtin_prompts import builtin_prompt_sets
-from dspark.evaluation.lossless import NEAR_TIE, Audit, AuditPlan, audit_greedy, margin_at
-from dspark.evaluation.margins import first_difference
+from dspark.evaluation.lossless import Audit, AuditPlan, audit_greedy, margin_at
+from dspark.evaluation.margins import first_difference, is_near_tie
 from dspark.evaluation.prompts import PromptSet
 from dspark.evaluation.runs import Ids, Run, greedy, run_prompts
 from dspark.target import LoadedTarget
@@ -118,7 +118,7 @@ def about_parting(parting: Parting, dtype: str) -> str:
 
 def is_fault(parting: Parting) -> bool:
     """Whether a difference in float32 is more than a near tie."""
-    return parting.margin is None or parting.margin >= NEAR_TIE
+    return not is_near_tie(parting.margin)
 
 
 def show(arm: Arm, prompt: Ids, max_tokens: int) -> Iterator[StepOutput]:

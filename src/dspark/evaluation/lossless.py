@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from dspark.core import InputError
 from dspark.engine import shipped_drafter
 from dspark.evaluation.arms import Arm, Progress, counting, named_arm, no_progress
-from dspark.evaluation.margins import first_difference, logit_margin
+from dspark.evaluation.margins import TokenDifference, first_difference, logit_margin
 from dspark.evaluation.prompts import PromptSet
 from dspark.evaluation.runs import Ids, greedy, nobody, run_prompts
 from dspark.target import LoadedTarget
-
-NEAR_TIE = 1e-4
-"""Largest logit margin (float32) at which a difference counts as a tie and not as a fault."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,31 +40,18 @@ class AuditPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class Difference(TokenDifference):
     """A text that is not that of plain decoding.
 
     Attributes:
         arm, batch_size, domain: where it was seen.
         prompt: 0-based number of the prompt in its domain.
-        position: first differing position, counted in generated tokens.
-        expected: token of plain decoding there; None if its text had ended.
-        got: token of the arm there; None if its text had ended.
-        margin: distance of their logits under the target; None where one of the texts ended.
     """
 
     arm: str
     batch_size: int
     domain: str
     prompt: int
-    position: int
-    expected: int | None
-    got: int | None
-    margin: float | None
-
-    @property
-    def is_near_tie(self) -> bool:
-        """Whether rounding explains it."""
-        return self.margin is not None and self.margin < NEAR_TIE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dspark.core import SamplingParams
 from dspark.engine import LLM
 
+NEAR_TIE = 1e-4
+"""Largest logit margin (float32) at which a difference counts as a tie and not as a fault."""
+
 _PULL = 100.0  # the strongest bias there is, so that a step emits the token whose log probability is wanted
+
+
+def is_near_tie(margin: float | None) -> bool:
+    """Whether rounding in float32 explains a difference; it does not explain one without a margin."""
+    return margin is not None and margin < NEAR_TIE
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenDifference:
+    """Where a text left that of plain decoding.
+
+    Attributes:
+        position: first differing position, counted in generated tokens.
+        expected: token of plain decoding there; None if its text had ended.
+        got: the other text's token there; None if that had ended.
+        margin: distance of their logits under the target; None where a text had ended, or was not looked at.
+    """
+
+    position: int
+    expected: int | None
+    got: int | None
+    margin: float | None
+
+    @property
+    def is_near_tie(self) -> bool:
+        """Whether rounding explains it."""
+        return is_near_tie(self.margin)
 
 
 def logit_margin(llm: LLM, context: Sequence[int], first: int, second: int) -> float:

@@ -9,30 +9,18 @@ from typing import Any, Protocol
 
 from dspark.core import InputError
 from dspark.drafters.losses import LossWeights
+from dspark.drafters.stored_drafter import StoredConfig
 from dspark.training.optim import OptimConfig
 
 
-class DrafterConfig(Protocol):
+class DrafterConfig(StoredConfig, Protocol):
     """What the configurations of all kinds of drafters have; each is a frozen dataclass."""
-
-    @property
-    def hidden_size(self) -> int: ...  # noqa: D102
-
-    @property
-    def vocab_size(self) -> int: ...  # noqa: D102
-
-    @property
-    def draft_vocab_size(self) -> int | None: ...  # noqa: D102
 
     @property
     def target_layer_ids(self) -> tuple[int, ...]: ...  # noqa: D102
 
     @property
     def num_target_layers(self) -> int: ...  # noqa: D102
-
-    def to_dict(self) -> dict[str, Any]:
-        """Content of the checkpoint's ``config.json``."""
-        ...
 
 
 class Parallel(StrEnum):

@@ -14,8 +14,9 @@ from dspark.evaluation.load.plan import LoadPlan
 from dspark.evaluation.load.run import Segment
 from dspark.evaluation.load.texts import Parting
 from dspark.evaluation.load.trends import Trend, trends_of
-from dspark.evaluation.lossless import NEAR_TIE, margin_at
+from dspark.evaluation.lossless import margin_at
 from dspark.evaluation.machine import Machine, this_machine
+from dspark.evaluation.margins import TokenDifference
 
 SCHEMA = "dspark-bench-serve/1"
 """Name of the form of ``report.json``."""
@@ -25,26 +26,14 @@ MOST_MARGINS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class Difference(TokenDifference):
     """A place where a text left that of plain decoding.
 
     Attributes:
         arms: where it was seen.
-        position: counted in generated tokens.
-        expected, got: the tokens there; None where a text had ended.
-        margin: distance of their logits under the target; None where a text had ended, or was not looked at.
     """
 
     arms: tuple[str, ...]
-    position: int
-    expected: int | None
-    got: int | None
-    margin: float | None
-
-    @property
-    def is_near_tie(self) -> bool:
-        """Whether rounding explains it in float32."""
-        return self.margin is not None and self.margin < NEAR_TIE
 
 
 @dataclass(frozen=True, kw_only=True)
